@@ -1,0 +1,143 @@
+// Files: descriptors that close themselves, whole reads, atomic writes.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/byte_size.h"
+#include "base/error.h"
+
+namespace kimi_k3 {
+namespace {
+
+std::string Reason(int error_number) { return std::generic_category().message(error_number); }
+
+void WriteExactly(int fd, const std::filesystem::path& path, uint64_t offset,
+                  std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      Fail(ErrorKind::kIo, "{}: cannot write at offset {}: {}", path.string(), offset,
+           n < 0 ? Reason(errno) : "the system wrote nothing");
+    }
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+}  // namespace
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+UniqueFd::~UniqueFd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+UniqueFd OpenForReading(const std::filesystem::path& path, int extra_flags) {
+  for (;;) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | extra_flags);
+    if (fd >= 0) return UniqueFd(fd);
+    if (errno != EINTR) Fail(ErrorKind::kIo, "{}: cannot open: {}", path.string(), Reason(errno));
+  }
+}
+
+uint64_t FileSizeBytes(const UniqueFd& fd, const std::filesystem::path& path) {
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot ask for its size: {}", path.string(), Reason(errno));
+  }
+  if (!S_ISREG(info.st_mode)) Fail(ErrorKind::kIo, "{}: not a regular file", path.string());
+  return static_cast<uint64_t>(info.st_size);
+}
+
+void ReadExactly(const UniqueFd& fd, const std::filesystem::path& path, uint64_t offset,
+                 std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t n = pread(fd.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      Fail(ErrorKind::kIo, "{}: cannot read at offset {}: {}", path.string(), offset,
+           Reason(errno));
+    }
+    if (n == 0) {
+      Fail(ErrorKind::kIo, "{}: ends at offset {}, {} bytes before it should: is it truncated?",
+           path.string(), offset, out.size());
+    }
+    out = out.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+std::string ReadWholeFile(const std::filesystem::path& path, uint64_t limit_bytes) {
+  const UniqueFd fd = OpenForReading(path);
+  const uint64_t size = FileSizeBytes(fd, path);
+  if (size > limit_bytes) {
+    Fail(ErrorKind::kCheckpoint, "{}: is {} long, more than the {} such a file may have",
+         path.string(), FormatByteSize(size), FormatByteSize(limit_bytes));
+  }
+  std::string text(size, '\0');
+  ReadExactly(fd, path, 0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  temporary_ = path_;
+  temporary_ += fmt::format(".{}.partial", getpid());
+  fd_ = UniqueFd(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd_.valid()) {
+    Fail(ErrorKind::kIo, "{}: cannot create: {}", temporary_.string(), Reason(errno));
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_.valid()) unlink(temporary_.c_str());
+}
+
+void AtomicFile::Append(std::span<const std::byte> bytes) {
+  WriteExactly(fd_.get(), temporary_, end_, bytes);
+  end_ += bytes.size();
+}
+
+void AtomicFile::Append(std::string_view text) { Append(std::as_bytes(std::span(text))); }
+
+void AtomicFile::Truncate(uint64_t size_bytes) {
+  if (ftruncate(fd_.get(), static_cast<off_t>(size_bytes)) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot make it {} long: {}", temporary_.string(),
+         FormatByteSize(size_bytes), Reason(errno));
+  }
+  end_ = std::min(end_, size_bytes);
+}
+
+void AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
+  WriteExactly(fd_.get(), temporary_, offset, bytes);
+}
+
+void AtomicFile::Commit() {
+  if (fsync(fd_.get()) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot sync: {}", temporary_.string(), Reason(errno));
+  }
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot rename to {}: {}", temporary_.string(), path_.string(),
+         Reason(errno));
+  }
+  fd_ = UniqueFd();
+  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
+  const UniqueFd directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid() || fsync(directory.get()) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot sync the folder: {}", folder.string(), Reason(errno));
+  }
+}
+
+}  // namespace kimi_k3

@@ -1,0 +1,53 @@
+// A fixed set of threads that share the parts of one loop at a time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "base/function_ref.h"
+
+namespace kimi_k3 {
+
+// Runs loops over [0, n) on a fixed number of threads, the caller being one of them. The partition
+// depends on n and the number of threads alone. One loop runs at a time: ParallelFor is called from
+// the thread that owns the pool and not from inside a loop. Nothing is allocated after the
+// constructor. Workers spin for some microseconds between loops, then sleep.
+class ThreadPool {
+ public:
+  // threads >= 1 counts the caller.
+  explicit ThreadPool(size_t threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t threads() const { return workers_.size() + 1; }
+
+  // Calls body(begin, end) for consecutive ranges that cover [0, n), each a multiple of `grain`
+  // long but the last, at most one a thread, and returns when all have ended. body must not throw.
+  void ParallelFor(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body);
+
+  // Loops run so far that needed more than one thread.
+  uint64_t barriers() const { return barriers_; }
+
+ private:
+  void Work(size_t index);
+  void RunPart(size_t index);
+
+  std::vector<std::thread> workers_;
+  // The loop in progress; written before generation_ is advanced, read after.
+  const FunctionRef<void(size_t, size_t)>* body_ = nullptr;
+  size_t n_ = 0;
+  size_t part_ = 0;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<uint32_t> running_{0};
+  std::atomic<bool> stopping_{false};
+  uint64_t barriers_ = 0;
+};
+
+// Physical cores this process may use, by affinity and cgroup quota; at least 1.
+size_t UsableCores();
+
+}  // namespace kimi_k3

@@ -1,0 +1,2 @@
+// The kimi_k3 program.
+int main() { return 0; }

@@ -1,0 +1,57 @@
+// Products of activation rows with weights as they are stored: f32, bf16 and MXFP4.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kimi_k3::kernels {
+
+// How a weight matrix is stored. All three stand for exact f32 numbers (docs/arithmetic.md).
+enum class WeightType : uint8_t {
+  kF32,   // 4 bytes a weight, little-endian
+  kBf16,  // 2 bytes a weight: the upper half of an f32
+  kMxfp4  // 4 bits a weight, the low nibble is the even column, and one scale byte per 32 columns
+};
+
+inline constexpr size_t kMxfp4GroupColumns = 32;
+
+// A run of whole rows of a weight matrix, as stored. Does not own; no alignment is promised.
+struct WeightView {
+  WeightType type = WeightType::kBf16;
+  size_t rows = 0;
+  size_t columns = 0;               // a multiple of 32 for kMxfp4
+  const std::byte* data = nullptr;  // [rows, columns] packed, row-major
+  const uint8_t* scales = nullptr;  // kMxfp4: E8M0, [rows, columns / 32]; never 255
+
+  // Rows [first, first + count) of this view.
+  WeightView Rows(size_t first, size_t count) const;
+};
+
+// Bytes that one row of `columns` weights takes in `data`.
+size_t RowBytes(WeightType type, size_t columns);
+
+// y[r * y_stride + o] = sum over c of w[o][c] * x[r * x_stride + c], for every row o of `w` and
+// 0 <= r < x_rows. The sum follows the summation contract (docs/arithmetic.md): column c is added
+// by fused multiply-add to partial sum c mod 16 in ascending order; the 16 partial sums are added
+// in a fixed tree. So every bit of y[r][o] depends on w[o] and x[r] alone, not on x_rows, on the
+// rows of the view or on the instruction set. x, y: f32, may not overlap. Any sizes, zero included.
+// Allocates nothing; callable from many threads at once.
+void MatMul(const WeightView& w, const float* x, size_t x_stride, size_t x_rows, float* y,
+            size_t y_stride);
+
+// y[c] = sum over rows o of a[o] * w[o][c], a chain of fused multiply-adds from zero in ascending
+// order of o. y: [columns]. The product with the transposed matrix, used to absorb kv_b_proj into
+// the query (docs/model.md section 3).
+void TransposedMatVec(const WeightView& w, const float* a, float* y);
+
+// sum of a[i] * b[i] under the summation contract.
+float Dot(const float* a, const float* b, size_t n);
+
+// Expands one row to f32: out[columns].
+void ExpandRow(const WeightView& w, size_t row, float* out);
+
+// True where one of the E8M0 scales is 255, which stands for NaN and must be refused.
+bool HasNanScale(std::span<const uint8_t> scales);
+
+}  // namespace kimi_k3::kernels

@@ -1,0 +1,84 @@
+// A checkpoint on disk: its config, its shards, and where every tensor of the model lies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "checkpoint/model_config.h"
+#include "checkpoint/tensor_table.h"
+
+namespace kimi_k3 {
+
+// Where bytes lie: [offset, offset + bytes) of shard `shard`, checked to be inside the file when it
+// was opened.
+struct ByteRange {
+  uint32_t shard = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// A tensor that is read as one piece.
+struct TensorLocation {
+  ByteRange range;
+  Dtype dtype = Dtype::kBf16;
+  size_t rows = 0;
+  size_t columns = 0;
+};
+
+// One of an expert's three matrices: packed MXFP4 with its scales, or bf16 with no scales (bytes
+// 0).
+struct ExpertMatrixLocation {
+  ByteRange weights;
+  ByteRange scales;
+};
+
+// One routed expert.
+struct ExpertLocation {
+  ExpertMatrixLocation gate, up, down;
+};
+
+struct Shard {
+  std::filesystem::path path;
+  uint64_t bytes = 0;
+};
+
+// Opened once, then read-only; safe to use from many threads.
+class Checkpoint {
+ public:
+  // Reads config.json, model.safetensors.index.json (or the single model.safetensors) and every
+  // shard's header, and binds every tensor that the config demands. Throws Error(kCheckpoint) that
+  // names file and tensor for whatever is missing, surplus, doubled, overlapping, truncated, or of
+  // another shape or dtype than the config demands; several problems are listed together (at most
+  // 20, then a count). Vision tensors (`vision_tower.`, `mm_projector.`) are allowed and ignored.
+  static Checkpoint Open(const std::filesystem::path& model_dir);
+
+  const ModelConfig& config() const { return config_; }
+  const std::filesystem::path& model_dir() const { return model_dir_; }
+  const std::vector<Shard>& shards() const { return shards_; }
+
+  // The tensor of a role; nothing where the model has no such role. Not for expert roles.
+  // layer: ignored for roles that occur once per model.
+  std::optional<TensorLocation> Find(Role role, size_t layer = 0) const;
+  // Find, for a role that the config demands; throws Error(kCheckpoint) naming it otherwise.
+  TensorLocation Get(Role role, size_t layer = 0) const;
+  // expert < config().moe.experts, layer a MoE layer.
+  ExpertLocation Expert(size_t layer, size_t expert) const;
+
+  // The name on disk, for messages.
+  std::string TensorName(Role role, size_t layer = 0, size_t expert = 0) const;
+
+  uint64_t tensor_count() const { return tensor_count_; }
+  uint64_t tensor_bytes() const { return tensor_bytes_; }
+  uint64_t ignored_tensor_count() const { return ignored_tensor_count_; }
+
+  // A small vector widened to f32, read from disk now; throws Error(kIo).
+  std::vector<float> ReadVector(Role role, size_t layer = 0) const;
+};
+
+}  // namespace kimi_k3

@@ -1,0 +1,111 @@
+// The one table of what a tensor is: name, role, shape, dtypes, kind, and when a model has it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/model_config.h"
+
+namespace kimi_k3 {
+
+enum class Dtype : uint8_t { kF32, kBf16, kU8 };
+size_t DtypeBytes(Dtype dtype);
+std::string_view DtypeName(Dtype dtype);  // as in safetensors headers: "F32", "BF16", "U8"
+
+// What a tensor does in the model. Within a layer the order is the order in which a pass uses the
+// streamed matrices (docs/architecture.md).
+enum class Role : uint8_t {
+  // Once per model.
+  kEmbedding,
+  kOutputResNorm,
+  kOutputResProj,
+  kFinalNorm,
+  kHead,
+  // Every layer.
+  kAttentionResNorm,
+  kAttentionResProj,
+  kInputNorm,
+  kMlpResNorm,
+  kMlpResProj,
+  kPostAttentionNorm,
+  // KDA.
+  kKdaQ,
+  kKdaK,
+  kKdaV,
+  kKdaQConv,
+  kKdaKConv,
+  kKdaVConv,
+  kKdaFA,
+  kKdaFB,
+  kKdaDtBias,
+  kKdaALog,
+  kKdaB,
+  kKdaG,   // full-rank output gate
+  kKdaGA,  // low-rank output gate
+  kKdaGB,
+  kKdaONorm,
+  kKdaO,
+  // MLA.
+  kMlaQA,
+  kMlaQANorm,
+  kMlaQB,
+  kMlaQ,  // without q_lora
+  kMlaKvA,
+  kMlaKvANorm,
+  kMlaKvB,
+  kMlaG,
+  kMlaO,
+  // Dense feed-forward.
+  kDenseGate,
+  kDenseUp,
+  kDenseDown,
+  // Mixture of experts.
+  kRouter,
+  kRouterBias,
+  kLatentDown,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
+  kExpertGate,  // w1
+  kExpertUp,    // w3
+  kExpertDown,  // w2
+  kLatentNorm,
+  kLatentUp,
+};
+inline constexpr size_t kRoleCount = static_cast<size_t>(Role::kLatentUp) + 1;
+
+// How a tensor is kept and read.
+enum class TensorKind : uint8_t {
+  kVector,     // small; loaded once, widened to f32
+  kMatrix,     // streamed, tile by tile
+  kExpert,     // streamed, whole expert by whole expert
+  kEmbedding,  // read row by row
+  kHead        // streamed, only where logits are wanted
+};
+
+// One role in one model: what must be on disk.
+struct TensorSpec {
+  Role role;
+  TensorKind kind;
+  std::string_view
+      name;  // with {L} for the layer and {E} for the expert, without the model's prefix
+  // Shape as a matrix [rows, columns]; vectors have rows = 1. MXFP4: logical (unpacked) columns.
+  size_t rows;
+  size_t columns;
+  // A tile holds whole multiples of this many rows (one head of kv_b_proj), else 1.
+  size_t row_granule;
+};
+
+// The roles of layer `layer` (or, with nothing, of the model as a whole) that `config` demands, in
+// the order of Role. Experts appear once, standing for all of them.
+std::vector<TensorSpec> TensorSpecs(const ModelConfig& config, std::optional<size_t> layer);
+
+std::string_view RoleName(Role role);  // "KDA q_proj", for tables and messages
+
+}  // namespace kimi_k3

@@ -112,7 +112,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::RunPart(size_t index) {
   const size_t begin = std::min(n_, index * part_);
   const size_t end = std::min(n_, begin + part_);
-  if (begin < end) (*body_)(begin, end);
+  if (begin < end) (*body_)(index, begin, end);
 }
 
 void ThreadPool::Work(size_t index) {
@@ -125,11 +125,11 @@ void ThreadPool::Work(size_t index) {
   }
 }
 
-void ThreadPool::ParallelFor(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body) {
+void ThreadPool::For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, size_t)> body) {
   if (n == 0) return;
   const size_t grains = (n + grain - 1) / grain;
   if (workers_.empty() || grains == 1) {
-    body(0, n);
+    body(0, 0, n);
     return;
   }
   body_ = &body;

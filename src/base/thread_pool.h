@@ -8,26 +8,26 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/parallel.h"
 
 namespace kimi_k3 {
 
 // Runs loops over [0, n) on a fixed number of threads, the caller being one of them. The partition
-// depends on n and the number of threads alone. One loop runs at a time: ParallelFor is called from
-// the thread that owns the pool and not from inside a loop. Nothing is allocated after the
-// constructor. Workers spin for some microseconds between loops, then sleep.
-class ThreadPool {
+// depends on n, grain and the number of threads alone. For() is called from the thread that owns
+// the pool. Nothing is allocated after the constructor. Workers spin for some microseconds between
+// loops, then sleep.
+class ThreadPool final : public Parallel {
  public:
   // threads >= 1 counts the caller.
   explicit ThreadPool(size_t threads);
-  ~ThreadPool();
+  ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   size_t threads() const { return workers_.size() + 1; }
 
-  // Calls body(begin, end) for consecutive ranges that cover [0, n), each a multiple of `grain`
-  // long but the last, at most one a thread, and returns when all have ended. body must not throw.
-  void ParallelFor(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body);
+  size_t parts() const override { return threads(); }
+  void For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, size_t)> body) override;
 
   // Loops run so far that needed more than one thread.
   uint64_t barriers() const { return barriers_; }
@@ -38,7 +38,7 @@ class ThreadPool {
 
   std::vector<std::thread> workers_;
   // The loop in progress; written before generation_ is advanced, read after.
-  const FunctionRef<void(size_t, size_t)>* body_ = nullptr;
+  const FunctionRef<void(size_t, size_t, size_t)>* body_ = nullptr;
   size_t n_ = 0;
   size_t part_ = 0;
   std::atomic<uint32_t> generation_{0};

@@ -1,0 +1,51 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace kimi_k3 {
+namespace {
+
+TEST(ThreadPool, CoversEveryIndexExactlyOnceForAnySizeGrainAndThreadCount) {
+  for (const size_t threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (const size_t n : {0, 1, 2, 7, 64, 1000}) {
+      for (const size_t grain : {1, 3, 16, 2000}) {
+        std::vector<int> visits(n, 0);
+        std::vector<int> parts(threads, 0);
+        pool.For(n, grain, [&](size_t part, size_t begin, size_t end) {
+          ++parts[part];
+          if (end != n) EXPECT_EQ((end - begin) % grain, 0U);
+          for (size_t i = begin; i < end; ++i) ++visits[i];
+        });
+        EXPECT_EQ(visits, std::vector<int>(n, 1));
+        for (const int uses : parts) EXPECT_LE(uses, 1);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, RunsManyShortLoopsInOrder) {
+  ThreadPool pool(4);
+  std::vector<uint64_t> values(64, 0);
+  for (int round = 0; round < 20000; ++round) {
+    pool.For(values.size(), 1, [&](size_t, size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) values[i] = values[i] * 3 + i;
+    });
+  }
+  std::vector<uint64_t> expected(64, 0);
+  for (int round = 0; round < 20000; ++round) {
+    for (size_t i = 0; i < 64; ++i) expected[i] = expected[i] * 3 + i;
+  }
+  EXPECT_EQ(values, expected);
+  EXPECT_EQ(pool.barriers(), 20000U);
+}
+
+TEST(ThreadPool, FindsAtLeastOneUsableCore) {
+  EXPECT_GE(UsableCores(), 1U);
+  EXPECT_LE(UsableCores(), std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -16,7 +16,7 @@ TEST(ThreadPool, CoversEveryIndexExactlyOnceForAnySizeGrainAndThreadCount) {
         std::vector<int> parts(threads, 0);
         pool.For(n, grain, [&](size_t part, size_t begin, size_t end) {
           ++parts[part];
-          if (end != n) EXPECT_EQ((end - begin) % grain, 0U);
+          EXPECT_TRUE(end == n || (end - begin) % grain == 0);
           for (size_t i = begin; i < end; ++i) ++visits[i];
         });
         EXPECT_EQ(visits, std::vector<int>(n, 1));

@@ -1,0 +1,139 @@
+// Kimi delta attention: linear attention with a gated delta rule.
+#include "model/kda.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/delta_rule.h"
+#include "kernels/elementwise.h"
+#include "kernels/norm.h"
+#include "kernels/short_conv.h"
+
+namespace kimi_k3 {
+namespace {
+
+// What one layer works on, [rows, width] but where said.
+struct KdaRows {
+  RowsView q, k, v, decay, out;
+  RowsView beta;   // [rows, heads]
+  float* scratch;  // [width]
+};
+
+// Short convolutions and their SiLU, in place; the three matrices may be taken at the same time.
+void Convolve(const Compute& compute, size_t layer, const KdaVectors& vectors,
+              std::span<const RowRun> runs, const KdaRows& rows) {
+  const size_t taps = compute.config.kda.conv_taps;
+  const size_t width = compute.config.kda.width();
+  const std::array<const std::vector<float>*, 3> weights = {&vectors.q_conv, &vectors.k_conv,
+                                                            &vectors.v_conv};
+  const std::array<RowsView, 3> inputs = {rows.q, rows.k, rows.v};
+  compute.parallel.For(3, 1, [&](size_t, size_t begin, size_t end) {
+    for (size_t m = begin; m < end; ++m) {
+      for (const RowRun& run : runs) {
+        float* tail = run.sequence->ConvTail(layer).data() + m * (taps - 1) * width;
+        for (size_t r = run.first; r < run.first + run.count; ++r) {
+          float* row = inputs[m].Row(r);
+          kernels::ShortConvStep(weights[m]->data(), taps, tail, row, row, width);
+        }
+      }
+    }
+  });
+}
+
+// Decay factors and beta from their projections, in place.
+void GateRow(const ModelConfig& config, const KdaVectors& vectors, float* decay, float* beta) {
+  const KdaConfig& kda = config.kda;
+  kernels::AddInPlace(decay, vectors.dt_bias.data(), kda.width());
+  for (size_t h = 0; h < kda.heads; ++h) {
+    float* head = decay + h * kda.head_dim;
+    if (kda.gate_lower_bound) {
+      kernels::BoundedDecay(head, vectors.decay_rate[h], *kda.gate_lower_bound, kda.head_dim);
+    } else {
+      kernels::SoftplusDecay(head, vectors.decay_rate[h], kda.head_dim);
+    }
+  }
+  kernels::SigmoidInPlace(beta, kda.heads);
+}
+
+// The recurrence of one head over every row, and the norm of its output.
+void RunHead(const Compute& compute, size_t layer, const KdaVectors& vectors,
+             std::span<const RowRun> runs, const KdaRows& rows, size_t head) {
+  const size_t dim = compute.config.kda.head_dim;
+  const size_t at = head * dim;
+  const float q_scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  for (const RowRun& run : runs) {
+    float* state = run.sequence->KdaState(layer).data() + at * dim;
+    for (size_t r = run.first; r < run.first + run.count; ++r) {
+      float* q = rows.q.Row(r) + at;
+      float* k = rows.k.Row(r) + at;
+      float* out = rows.out.Row(r) + at;
+      kernels::L2NormInPlace(q, q_scale, dim);
+      kernels::L2NormInPlace(k, 1.0F, dim);
+      kernels::DeltaRuleStep(state, dim,
+                             {.q = q,
+                              .k = k,
+                              .v = rows.v.Row(r) + at,
+                              .decay = rows.decay.Row(r) + at,
+                              .beta = rows.beta.Row(r)[head]},
+                             rows.scratch + at, out);
+      kernels::RmsNorm(out, vectors.output_norm.data(), compute.config.rms_epsilon, out, dim);
+    }
+  }
+}
+
+// The output gate's projection of x: full rank or low rank.
+void ProjectGate(const Compute& compute, size_t layer, RowsView x, RowsView low_rank,
+                 RowsView gate) {
+  if (compute.config.kda.full_rank_gate) {
+    Project(compute, {Role::kKdaG, layer}, x, gate);
+  } else {
+    Project(compute, {Role::kKdaGA, layer}, x, low_rank);
+    Project(compute, {Role::kKdaGB, layer}, low_rank, gate);
+  }
+}
+
+}  // namespace
+
+void KdaAttention(const Compute& compute, size_t layer, const KdaVectors& vectors,
+                  std::span<const RowRun> runs, RowsView x, RowsView a, Workspace& workspace) {
+  const KdaConfig& kda = compute.config.kda;
+  const size_t n = x.count;
+  KdaRows rows = {.q = workspace.Take(n, kda.width()),
+                  .k = workspace.Take(n, kda.width()),
+                  .v = workspace.Take(n, kda.width()),
+                  .decay = workspace.Take(n, kda.width()),
+                  .out = workspace.Take(n, kda.width()),
+                  .beta = workspace.Take(n, kda.heads),
+                  .scratch = workspace.TakeFloats(kda.width())};
+  const RowsView low_rank = workspace.Take(n, kda.head_dim);
+  const RowsView gate = workspace.Take(n, kda.width());
+
+  Project(compute, {Role::kKdaQ, layer}, x, rows.q);
+  Project(compute, {Role::kKdaK, layer}, x, rows.k);
+  Project(compute, {Role::kKdaV, layer}, x, rows.v);
+  Convolve(compute, layer, vectors, runs, rows);
+
+  Project(compute, {Role::kKdaFA, layer}, x, low_rank);
+  Project(compute, {Role::kKdaFB, layer}, low_rank, rows.decay);
+  Project(compute, {Role::kKdaB, layer}, x, rows.beta);
+  compute.parallel.For(n, 1, [&](size_t, size_t begin, size_t end) {
+    for (size_t r = begin; r < end; ++r) {
+      GateRow(compute.config, vectors, rows.decay.Row(r), rows.beta.Row(r));
+    }
+  });
+  compute.parallel.For(kda.heads, 1, [&](size_t, size_t begin, size_t end) {
+    for (size_t h = begin; h < end; ++h) RunHead(compute, layer, vectors, runs, rows, h);
+  });
+
+  ProjectGate(compute, layer, x, low_rank, gate);
+  compute.parallel.For(n, 1, [&](size_t, size_t begin, size_t end) {
+    for (size_t r = begin; r < end; ++r) {
+      kernels::SigmoidGateInPlace(rows.out.Row(r), gate.Row(r), kda.width());
+    }
+  });
+  Project(compute, {Role::kKdaO, layer}, rows.out, a);
+  workspace.Release();
+}
+
+}  // namespace kimi_k3

@@ -1,0 +1,81 @@
+// What one sequence carries from position to position.
+#include "model/sequence_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bf16.h"
+
+namespace kimi_k3 {
+namespace {
+
+size_t ElementBytes(kernels::CacheType type) { return type == kernels::CacheType::kF32 ? 4 : 2; }
+
+size_t StateFloats(const KdaConfig& kda) { return kda.heads * kda.head_dim * kda.head_dim; }
+size_t TailFloats(const KdaConfig& kda) { return 3 * (kda.conv_taps - 1) * kda.width(); }
+
+}  // namespace
+
+SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
+                             kernels::CacheType cache_type)
+    : config_(&config),
+      max_positions_(max_positions),
+      cache_type_(cache_type),
+      layers_(config.layers) {
+  for (size_t l = 0; l < config.layers; ++l) {
+    if (config.IsMla(l)) {
+      layers_[l].cache = AlignedBuffer<std::byte>(max_positions * config.mla.cache_width() *
+                                                  ElementBytes(cache_type));
+    } else {
+      layers_[l].kda_state = AlignedBuffer<float>(StateFloats(config.kda));
+      layers_[l].conv_tail = AlignedBuffer<float>(TailFloats(config.kda));
+    }
+  }
+  Reset();
+}
+
+void SequenceState::Reset() {
+  positions_ = 0;
+  for (Layer& layer : layers_) {
+    std::ranges::fill(layer.kda_state.span(), 0.0F);
+    std::ranges::fill(layer.conv_tail.span(), 0.0F);
+  }
+}
+
+std::span<float> SequenceState::KdaState(size_t layer) { return layers_[layer].kda_state.span(); }
+std::span<float> SequenceState::ConvTail(size_t layer) { return layers_[layer].conv_tail.span(); }
+
+kernels::LatentCacheView SequenceState::Cache(size_t layer) const {
+  return {.type = cache_type_,
+          .data = layers_[layer].cache.data(),
+          .width = config_->mla.cache_width(),
+          .latent = config_->mla.kv_lora_rank};
+}
+
+void SequenceState::WriteCacheRow(size_t layer, size_t position, std::span<const float> values) {
+  std::byte* row = layers_[layer].cache.data() +
+                   position * config_->mla.cache_width() * ElementBytes(cache_type_);
+  if (cache_type_ == kernels::CacheType::kF32) {
+    std::memcpy(row, values.data(), values.size_bytes());
+    return;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t rounded = FloatToBf16(values[i]);
+    std::memcpy(row + i * sizeof(rounded), &rounded, sizeof(rounded));
+  }
+}
+
+uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,
+                              kernels::CacheType cache_type) {
+  uint64_t bytes = 0;
+  for (size_t l = 0; l < config.layers; ++l) {
+    if (config.IsMla(l)) {
+      bytes += uint64_t{max_positions} * config.mla.cache_width() * ElementBytes(cache_type);
+    } else {
+      bytes += uint64_t{4} * (StateFloats(config.kda) + TailFloats(config.kda));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace kimi_k3

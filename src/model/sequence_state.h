@@ -1,0 +1,61 @@
+// What one sequence carries from position to position: KDA states, convolution tails, latent cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "checkpoint/model_config.h"
+#include "kernels/latent_attention.h"
+
+namespace kimi_k3 {
+
+// The recurrent state of one sequence (docs/model.md section 3). Owns its memory; move-only. Its
+// numbers are advanced by Transformer::Forward alone.
+class SequenceState {
+ public:
+  // Room for `max_positions` positions; pages of the latent cache are touched only as they fill.
+  // config must outlive the state.
+  SequenceState(const ModelConfig& config, size_t max_positions,
+                kernels::CacheType cache_type = kernels::CacheType::kF32);
+
+  // Back to the empty sequence.
+  void Reset();
+
+  size_t positions() const { return positions_; }
+  size_t max_positions() const { return max_positions_; }
+  kernels::CacheType cache_type() const { return cache_type_; }
+
+  // KDA layer: [heads, head_dim, head_dim], and the last taps - 1 inputs of the three convolutions,
+  // the oldest first, [3 (q, k, v), taps - 1, heads * head_dim].
+  std::span<float> KdaState(size_t layer);
+  std::span<float> ConvTail(size_t layer);
+
+  // MLA layer: rows 0 .. max_positions - 1.
+  kernels::LatentCacheView Cache(size_t layer) const;
+  // Stores row `position` of the cache; values: [cache_width] (rounded where the cache is bf16).
+  void WriteCacheRow(size_t layer, size_t position, std::span<const float> values);
+
+  // Counts `n` more positions as done.
+  void Advance(size_t n) { positions_ += n; }
+
+  // Bytes that a state of this size takes when its cache is full.
+  static uint64_t Bytes(const ModelConfig& config, size_t max_positions,
+                        kernels::CacheType cache_type);
+
+ private:
+  struct Layer {
+    AlignedBuffer<float> kda_state;
+    AlignedBuffer<float> conv_tail;
+    AlignedBuffer<std::byte> cache;
+  };
+  const ModelConfig* config_;
+  size_t max_positions_;
+  kernels::CacheType cache_type_;
+  size_t positions_ = 0;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace kimi_k3

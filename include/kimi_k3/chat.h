@@ -12,7 +12,7 @@
 
 namespace kimi_k3 {
 
-enum class Role { kSystem, kUser, kAssistant, kTool };
+enum class ChatRole { kSystem, kUser, kAssistant, kTool };
 enum class ThinkingEffort { kLow, kHigh, kMax };
 enum class ToolChoice { kAuto, kNone, kRequired };
 enum class ResponseFormat { kText, kJsonObject, kJsonSchema };
@@ -39,7 +39,7 @@ struct ContentPart {
 
 // One message of a conversation. Fields that do not belong to its role are ignored, except `tools`.
 struct ChatMessage {
-  Role role = Role::kUser;
+  ChatRole role = ChatRole::kUser;
   std::vector<ContentPart> content;
   std::string name;                  // shown to the model where not empty
   std::string reasoning;             // assistant

@@ -95,7 +95,8 @@ struct TensorSpec {
   TensorKind kind;
   std::string_view
       name;  // with {L} for the layer and {E} for the expert, without the model's prefix
-  // Shape as a matrix [rows, columns]; vectors have rows = 1. MXFP4: logical (unpacked) columns.
+  // Shape as a matrix [rows, columns]; one-dimensional tensors have rows = 1, short convolutions
+  // [width, taps]. MXFP4: logical (unpacked) columns. A_log: [1, heads], whatever pads it on disk.
   size_t rows;
   size_t columns;
   // A tile holds whole multiples of this many rows (one head of kv_b_proj), else 1.
@@ -107,5 +108,23 @@ struct TensorSpec {
 std::vector<TensorSpec> TensorSpecs(const ModelConfig& config, std::optional<size_t> layer);
 
 std::string_view RoleName(Role role);  // "KDA q_proj", for tables and messages
+
+// The shape that a writer gives the tensor on disk: [width, 1, taps] for a short convolution,
+// [head_dim] for A_log where that is at least heads, packed columns for MXFP4 weights.
+std::vector<uint64_t> DiskShape(const TensorSpec& spec, const ModelConfig& config);
+
+// Shape on disk of the scales beside an MXFP4 expert matrix.
+std::vector<uint64_t> ScaleShape(const TensorSpec& spec);
+
+// Name on disk (without the model's prefix) of the scales beside an MXFP4 expert matrix.
+std::string_view ScaleName(Role expert_role);
+
+// Whether a tensor of this shape on disk can stand for `spec`: DiskShape, and for A_log besides
+// [heads] and each of the two as [1, 1, n, 1].
+bool ShapeFits(const TensorSpec& spec, const ModelConfig& config, std::span<const uint64_t> shape);
+
+inline bool IsExpertRole(Role role) {
+  return role == Role::kExpertGate || role == Role::kExpertUp || role == Role::kExpertDown;
+}
 
 }  // namespace kimi_k3

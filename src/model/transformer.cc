@@ -22,7 +22,7 @@ Transformer::Transformer(const ModelConfig& config, WeightStream& weights, Paral
 
 void Transformer::Forward(std::span<const Row> rows, std::span<float> logits) {
   const std::vector<RowRun> runs = RowRuns(rows);
-  CheckRows(rows, runs);
+  CheckRows(rows);
   compute_.weights.BeginPass(std::ranges::any_of(rows, &Row::wants_logits));
   Embed(rows);
   for (size_t layer = 0; layer < compute_.config.layers; ++layer) {
@@ -100,6 +100,9 @@ void Transformer::Logits(std::span<const Row> rows, std::span<float> logits) {
   Project(compute_, {Role::kHead}, chosen,
           {.data = logits.data(), .stride = config.vocabulary, .count = wanted});
   workspace_.Release();
+  if (!kernels::AllFinite(logits.data(), logits.size())) {
+    Fail(ErrorKind::kRun, "the logits are not finite; the weights of this checkpoint are damaged");
+  }
 }
 
 void Transformer::Mix(const MixVector& mix, size_t blocks, size_t rows, float* out) {
@@ -135,7 +138,7 @@ void Transformer::Embed(std::span<const Row> rows) {
   }
 }
 
-void Transformer::CheckRows(std::span<const Row> rows, std::span<const RowRun> runs) const {
+void Transformer::CheckRows(std::span<const Row> rows) const {
   if (rows.empty() || rows.size() > max_rows()) {
     throw std::logic_error("a pass must have between 1 and max_rows() rows");
   }
@@ -145,7 +148,7 @@ void Transformer::CheckRows(std::span<const Row> rows, std::span<const RowRun> r
            compute_.config.vocabulary);
     }
   }
-  for (const RowRun& run : runs) {
+  for (const RowRun& run : RowRuns(rows)) {
     if (run.count > run.sequence->max_positions() - run.sequence->positions()) {
       Fail(ErrorKind::kRun,
            "the context is full: {} positions are used, {} more are wanted, and -c allows {}",

@@ -31,14 +31,17 @@ class Transformer {
   // the pass; the states of the pass's sequences are then spoilt.
   void SetLayerObserver(std::function<void(size_t)> observer) { observer_ = std::move(observer); }
 
+  // Throws Error(kRun) where a sequence has no room left for its rows or a token is outside the
+  // vocabulary.
+  void CheckRows(std::span<const Row> rows) const;
+
   // One pass: advances the sequences of `rows` by one position a row. logits: [rows that want them,
-  // vocabulary], in the order of the rows. Throws Error(kRun) before anything is changed where a
-  // sequence has no room left or a token is outside the vocabulary; what the stream throws, and
-  // Error(kRun) for scores that are not finite, leave the states of the pass's sequences spoilt.
+  // vocabulary], in the order of the rows. Throws as CheckRows before anything is changed; what the
+  // stream throws, and Error(kRun) for scores or logits that are not finite, leave the states of
+  // the pass's sequences spoilt.
   void Forward(std::span<const Row> rows, std::span<float> logits);
 
  private:
-  void CheckRows(std::span<const Row> rows, std::span<const RowRun> runs) const;
   void Embed(std::span<const Row> rows);
   void RunLayer(size_t layer, std::span<const RowRun> runs, size_t rows);
   void Mix(const MixVector& mix, size_t blocks, size_t rows, float* out);

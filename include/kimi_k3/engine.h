@@ -1,0 +1,124 @@
+// The engine: a checkpoint opened for running, and the sequences that run through it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kimi_k3/tokenizer.h"
+
+namespace kimi_k3 {
+
+enum class KvCacheType { kF32, kBf16 };
+
+struct EngineOptions {
+  std::filesystem::path model_dir;
+  size_t context = 2048;    // positions that each sequence has room for
+  size_t threads = 0;       // 0: the physical cores that this process may use
+  size_t prompt_chunk = 0;  // rows of a prompt computed in one pass; 0: as the engine sees fit
+  KvCacheType kv_cache = KvCacheType::kF32;
+  std::string isa = "auto";  // instruction set: auto, avx512, avx2, neon
+};
+
+// Where a pass stands, for a progress display.
+struct PassProgress {
+  size_t layer = 0;  // layers done in this pass
+  size_t layers = 0;
+  size_t rows = 0;  // rows of this pass
+};
+
+// What the engine has read and used so far; differences of two readings describe a phase.
+struct EngineCounters {
+  uint64_t passes = 0;
+  uint64_t rows = 0;
+  uint64_t barriers = 0;  // loops that several threads shared
+};
+
+// One text: its tokens and the model's state after them. Made by Engine::NewSequence, which must
+// outlive it. Movable, not copyable.
+class Sequence {
+ public:
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+  ~Sequence();
+
+  // The tokens that the state has seen, in order.
+  std::span<const TokenId> tokens() const;
+  // Positions still free.
+  size_t room() const;
+  // False after a pass over this sequence failed: then only Reset() makes it usable again.
+  bool intact() const;
+  // Back to the empty text.
+  void Reset();
+
+ private:
+  friend class Engine;
+  struct State;
+  explicit Sequence(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// One position to compute. Rows of the same sequence stand together, in order.
+struct PassRow {
+  Sequence* sequence = nullptr;
+  TokenId token = 0;
+  bool wants_logits = false;
+};
+
+// A checkpoint opened for running. One thread calls at a time, but Interrupt may be called from
+// anywhere. Movable, not copyable.
+class Engine {
+ public:
+  // Opens and checks the checkpoint; throws Error (kCheckpoint, kIo, kBudget, kUsage).
+  static Engine Open(const EngineOptions& options);
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  size_t vocabulary() const;  // numbers in one row of logits
+  size_t context() const;
+  size_t max_rows() const;  // of one pass
+  size_t layers() const;
+  size_t threads() const;
+  // What was opened, in one line: kind, size, layers, instruction set, threads.
+  std::string Description() const;
+
+  // The folder's tokenizer, loaded at the first call; throws Error(kCheckpoint) where it has none.
+  const Tokenizer& tokenizer();
+  // The tokens that end a text: the tokenizer's, or without tokenizer files the config's
+  // eos_token_id.
+  std::vector<TokenId> StopTokens();
+
+  Sequence NewSequence() const;
+
+  // One pass over the weights for all rows (at most max_rows()). logits: [rows that want them,
+  // vocabulary()], in order of rows. Throws Error(kRun) and changes nothing where a sequence has no
+  // room or a token is outside the vocabulary; where reading fails (kIo), the weights are damaged
+  // (kCheckpoint, kRun) or Interrupt was called (kInterrupted), the sequences are no longer intact.
+  void Forward(std::span<const PassRow> rows, std::span<float> logits);
+
+  // Called on the calling thread after each layer of each pass.
+  void SetProgress(std::function<void(const PassProgress&)> progress);
+
+  // Makes the pass in progress, and each later one, throw Error(kInterrupted). Async-signal-safe.
+  void Interrupt();
+  // Forgets an interruption.
+  void ClearInterrupt();
+  bool interrupted() const;
+
+  EngineCounters counters() const;
+
+ private:
+  struct Parts;
+  explicit Engine(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace kimi_k3

@@ -1,0 +1,37 @@
+// The live line of a run: phase, layer or token of how many, tokens per second, memory, time left.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "cli/output.h"
+#include "kimi_k3/engine.h"
+
+namespace kimi_k3 {
+
+// Watches the passes of `engine` and shows where they stand on `output`; both must outlive it.
+class Progress {
+ public:
+  Progress(Engine& engine, Output& output, size_t prompt_tokens, size_t max_tokens);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `done` tokens of the prompt are through.
+  void PromptDone(size_t done);
+  // One more token has been generated.
+  void Token();
+
+ private:
+  void Show(const PassProgress& pass);
+
+  Engine& engine_;
+  Output& output_;
+  size_t prompt_tokens_;
+  size_t max_tokens_;
+  size_t prompt_done_ = 0;
+  size_t tokens_ = 0;
+  std::chrono::steady_clock::time_point phase_start_;
+};
+
+}  // namespace kimi_k3

@@ -1,0 +1,89 @@
+// What a run cost: times, tokens, bytes and faults of its two phases.
+#include "cli/run_stats.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/byte_size.h"
+#include "base/file.h"
+
+namespace kimi_k3 {
+namespace {
+
+double PerSecond(size_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+}  // namespace
+
+RunStats::RunStats(const Engine& engine) : engine_(engine), phase_start_(Now()) {}
+
+RunStats::Reading RunStats::Now() const {
+  return {.time = std::chrono::steady_clock::now(),
+          .process = ReadProcessMeters(),
+          .engine = engine_.counters()};
+}
+
+RunStats::Phase RunStats::PhaseSince(const Reading& start, size_t tokens) const {
+  const Reading now = Now();
+  Phase phase = {.seconds = std::chrono::duration<double>(now.time - start.time).count(),
+                 .tokens = tokens,
+                 .engine = now.engine,
+                 .process = now.process};
+  phase.engine.passes -= start.engine.passes;
+  phase.engine.rows -= start.engine.rows;
+  phase.engine.barriers -= start.engine.barriers;
+  phase.process.minor_faults -= start.process.minor_faults;
+  phase.process.major_faults -= start.process.major_faults;
+  phase.process.storage_read_bytes -= start.process.storage_read_bytes;
+  return phase;
+}
+
+void RunStats::PromptDone(size_t tokens) {
+  prompt_ = PhaseSince(phase_start_, tokens);
+  phase_start_ = Now();
+}
+
+void RunStats::GenerationDone(const GenerationResult& result) {
+  generated_ = result.tokens.size();
+  // The first token comes out of the prompt's last pass.
+  const size_t passes = engine_.counters().passes - phase_start_.engine.passes;
+  generation_ = PhaseSince(phase_start_, passes);
+  stop_reason_ = StopReasonName(result.reason);
+}
+
+std::string RunStats::Summary() const {
+  std::string decode = "no pass after it";
+  if (generation_.tokens != 0) {
+    decode = fmt::format("then {:.3g} s a token",
+                         generation_.seconds / static_cast<double>(generation_.tokens));
+  }
+  return fmt::format("prompt of {} in {:.3g} s, {}; {} generated ({}); at most {} in memory",
+                     prompt_.tokens, prompt_.seconds, decode, generated_, stop_reason_,
+                     FormatByteSize(ReadProcessMeters().peak_resident_bytes));
+}
+
+void RunStats::Write(const std::filesystem::path& path) const {
+  const auto phase = [](const Phase& p) {
+    return nlohmann::ordered_json{{"seconds", p.seconds},
+                                  {"tokens", p.tokens},
+                                  {"tokens_per_second", PerSecond(p.tokens, p.seconds)},
+                                  {"passes", p.engine.passes},
+                                  {"barriers", p.engine.barriers},
+                                  {"peak_resident_bytes", p.process.peak_resident_bytes},
+                                  {"minor_faults", p.process.minor_faults},
+                                  {"major_faults", p.process.major_faults},
+                                  {"storage_read_bytes", p.process.storage_read_bytes}};
+  };
+  const nlohmann::ordered_json document = {
+      {"model", engine_.Description()}, {"threads", engine_.threads()},
+      {"context", engine_.context()},   {"prompt", phase(prompt_)},
+      {"decode", phase(generation_)},   {"generated_tokens", generated_},
+      {"stop_reason", stop_reason_}};
+  AtomicFile file(path);
+  file.Append(document.dump(2) + "\n");
+  file.Commit();
+}
+
+}  // namespace kimi_k3

@@ -40,7 +40,11 @@ class Case:
 
 
 def compare(case, model):
-    """{what: relative L2 error}; errors of whole numbers count as infinite."""
+    """{what: relative L2 error}; errors of whole numbers count as infinite.
+
+    A case with prompt_logits_f64.f32 was computed in float32 otherwise, so that its other files
+    are only as exact as that.
+    """
     trace = Trace()
     count = len(case.greedy_ids)
     logits, ids, rows, state, _ = greedy(model, case.prompt, count, trace)
@@ -67,18 +71,24 @@ def compare(case, model):
     return result
 
 
+def tolerance(case, what):
+    in_f32 = case.has("prompt_logits_f64.f32") and what != "prompt_logits"
+    return 3e-6 if in_f32 else 1e-6
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--f32", action="store_true", help="compute in float32")
-    parser.add_argument("--tolerance", type=float, default=1e-6)
+    parser.add_argument("--tolerance", type=float, help="instead of 1e-6, and 3e-6 for files "
+                        "that were computed in float32")
     arguments = parser.parse_args()
     wrong = 0
     for folder in arguments.folders:
         case = Case(folder)
         model = Model(case.checkpoint(), np.float32 if arguments.f32 else np.float64)
         for what, error in compare(case, model).items():
-            ok = error <= arguments.tolerance
+            ok = error <= (arguments.tolerance or tolerance(case, what))
             wrong += not ok
             print(f"{case.name:16} {what:24} {error:9.2e} {'' if ok else 'WRONG'}")
     return 1 if wrong else 0

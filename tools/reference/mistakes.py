@@ -69,6 +69,14 @@ class ConvWithoutSilu(Model):
         return x
 
 
+class ConvTailDropped(Model):
+    """The inputs before a call are taken as zero instead of carried over."""
+
+    def conv(self, layer, which, at, x, state):
+        state.conv.pop((layer, which), None)
+        return super().conv(layer, which, at, x, state)
+
+
 class QNotScaled(Model):
     """q is not multiplied by D^-0.5 (o_norm hides it but for its epsilon)."""
 
@@ -238,6 +246,13 @@ class BlockBoundaryOffByOne(Model):
         return bool(self.config.block) and (layer + 1) % self.config.block == 0
 
 
+class BlockKeepsResidual(Model):
+    """The running residual goes on after it became a block."""
+
+    def restart(self, p):
+        return p
+
+
 class AttnresMixesNormalised(Model):
     """The normalised sources are mixed instead of the raw ones."""
 
@@ -286,6 +301,15 @@ class LinearBetaIgnored(Model):
         return u
 
 
+class SituSigmoidOfBounded(Model):
+    """The sigmoid of SiTU is taken of the bounded gate."""
+
+    def act(self, g, u):
+        if self.config.activation == "silu":
+            return super().act(g, u)
+        return silu(self.situ_gate(g)) * self.situ_linear(u)
+
+
 class SituBetaDefault(Model):
     """4 is used whatever activation_situ_beta says."""
 
@@ -323,7 +347,7 @@ class BiasIgnored(Model):
         return scores
 
 
-class SoftmaxOfBiased(Model):
+class SigmoidForSoftmax(Model):
     """Softmax routing is replaced by sigmoid."""
 
     def router_scores(self, logits):
@@ -427,7 +451,7 @@ class NoLatentNorm(Model):
 
 
 class MoeLayerFreqIgnored(Model):
-    """moe_layer_freq is ignored where a layer could be either (dense weights read as none)."""
+    """The dense layers that moe_layer_freq asks for are skipped."""
 
     def ffn(self, layer, at, x, unnormalised, trace):
         if self.is_dense(layer) and layer >= self.config.first_dense:

@@ -94,7 +94,7 @@ class Model:
         x = self.attnres(blocks, p, at + "self_attention") if blocks else p
         if self.starts_block(layer):
             blocks.append(p)
-            p = None
+            p = self.restart(p)
         x1 = self.rms(x, at + "input_layernorm")
         attention = self.kda if layer in self.config.kda_layers else self.mla
         a = attention(layer, at + "self_attn.", x1, state)
@@ -110,6 +110,10 @@ class Model:
 
     def starts_block(self, layer):
         return bool(self.config.block) and layer % self.config.block == 0
+
+    def restart(self, p):
+        """The running residual after it became a block: nothing."""
+        return None
 
     def attnres(self, blocks, p, name):
         sources = np.stack([*blocks, p])  # [sources, T, H]
@@ -263,8 +267,7 @@ class Model:
         c = self.config
         if c.activation == "silu":
             return silu(g) * u
-        bounded = self.situ_gate(g)
-        return bounded * sigmoid(g) * self.situ_linear(u)
+        return self.situ_gate(g) * sigmoid(g) * self.situ_linear(u)
 
     def situ_gate(self, g):
         return self.config.situ_beta * np.tanh(g / self.config.situ_beta)

@@ -1,0 +1,152 @@
+// Register tiles of rows x outputs: every product of activations with stored weights.
+#if defined(KIMI_K3_KERNELS_MATMUL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KIMI_K3_KERNELS_MATMUL_INL_H_
+#undef KIMI_K3_KERNELS_MATMUL_INL_H_
+#else
+#define KIMI_K3_KERNELS_MATMUL_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "kernels/matmul.h"
+#include "kernels/simd-inl.h"
+#include "kernels/weight_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kimi_k3::kernels::HWY_NAMESPACE {
+
+// Tile sizes that keep the accumulators in registers: 32 registers of 16 lanes, 16 of 8, 32 of 4.
+#if HWY_MAX_BYTES == 64
+inline constexpr size_t kMaxTileRows = 6;
+inline constexpr size_t kTileOutputs = 4;
+inline constexpr size_t kVectorOutputs = 8;
+#elif HWY_MAX_BYTES == 32
+inline constexpr size_t kMaxTileRows = 3;
+inline constexpr size_t kTileOutputs = 2;
+inline constexpr size_t kVectorOutputs = 4;
+#else
+inline constexpr size_t kMaxTileRows = 3;
+inline constexpr size_t kTileOutputs = 2;
+inline constexpr size_t kVectorOutputs = 4;
+#endif
+
+// Weights that stay in the second-level cache while the row tiles pass over them.
+inline constexpr size_t kWeightBlockBytes = size_t{256} << 10;
+
+// Activation rows and where the results go.
+struct Activations {
+  const float* x;
+  size_t x_stride;
+  float* y;
+  size_t y_stride;
+};
+
+// Adds 32 columns of R rows and O outputs to the accumulators.
+template <size_t R, size_t O, class Step>
+HWY_INLINE void AddStep(const Step (&steps)[O], const float* x, size_t x_stride, F16 (&sum)[R][O]) {
+  KIMI_K3_UNROLL
+  for (size_t half = 0; half < 2; ++half) {
+    F16 weights[O];
+    KIMI_K3_UNROLL
+    for (size_t o = 0; o < O; ++o) weights[o] = steps[o].Load(half);
+    KIMI_K3_UNROLL
+    for (size_t r = 0; r < R; ++r) {
+      const F16 activations = Load(x + r * x_stride + half * kLanes);
+      KIMI_K3_UNROLL
+      for (size_t o = 0; o < O; ++o) sum[r][o] = MulAdd(weights[o], activations, sum[r][o]);
+    }
+  }
+}
+
+// R rows of x times the outputs first .. first + count - 1, 1 <= count <= O. Where count is less
+// than O the last output is computed again and dropped.
+template <WeightType T, size_t R, size_t O>
+HWY_NOINLINE void Tile(const WeightView& w, size_t first, size_t count, const Activations& act) {
+  using Step = typename Row<T>::Step;
+  Row<T> rows[O];
+  for (size_t o = 0; o < O; ++o) rows[o] = Row<T>(w, first + std::min(o, count - 1));
+
+  F16 sum[R][O];
+  KIMI_K3_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    KIMI_K3_UNROLL
+    for (size_t o = 0; o < O; ++o) sum[r][o] = Fill(0.0F);
+  }
+  const size_t steps = w.columns / kStepColumns;
+  for (size_t s = 0; s < steps; ++s) {
+    Step open[O];
+    KIMI_K3_UNROLL
+    for (size_t o = 0; o < O; ++o) open[o] = rows[o].Open(s);
+    AddStep<R, O>(open, act.x + s * kStepColumns, act.x_stride, sum);
+  }
+  if constexpr (Row<T>::kHasTail) {
+    const size_t rest = w.columns % kStepColumns;
+    if (rest != 0) {
+      RowTail<T> tails[O];
+      Step open[O];
+      for (size_t o = 0; o < O; ++o) {
+        tails[o].Copy(w, first + std::min(o, count - 1));
+        open[o] = tails[o].Open();
+      }
+      float x_tail[R * kStepColumns];
+      std::fill_n(x_tail, R * kStepColumns, kNoColumn);
+      for (size_t r = 0; r < R; ++r) {
+        std::memcpy(x_tail + r * kStepColumns, act.x + r * act.x_stride + steps * kStepColumns,
+                    rest * sizeof(float));
+      }
+      AddStep<R, O>(open, x_tail, kStepColumns, sum);
+    }
+  }
+  for (size_t r = 0; r < R; ++r) {
+    for (size_t o = 0; o < count; ++o) act.y[r * act.y_stride + first + o] = SumTree(sum[r][o]);
+  }
+}
+
+// Outputs first .. last - 1 for `rows` <= kMaxTileRows rows.
+template <WeightType T, size_t R = kMaxTileRows>
+HWY_INLINE void RowTile(const WeightView& w, size_t first, size_t last, size_t rows,
+                        const Activations& act) {
+  if constexpr (R > 1) {
+    if (rows < R) return RowTile<T, R - 1>(w, first, last, rows, act);
+  }
+  constexpr size_t kOutputs = R == 1 ? kVectorOutputs : kTileOutputs;
+  for (size_t o = first; o < last; o += kOutputs) {
+    Tile<T, R, kOutputs>(w, o, std::min(kOutputs, last - o), act);
+  }
+}
+
+template <WeightType T>
+HWY_INLINE void MatMulRows(const WeightView& w, size_t x_rows, const Activations& act) {
+  size_t block = w.rows;
+  if (x_rows > kMaxTileRows) {
+    const size_t row_bytes = std::max<size_t>(1, RowBytes(T, w.columns));
+    block = std::max<size_t>(1, kWeightBlockBytes / row_bytes / kTileOutputs) * kTileOutputs;
+  }
+  for (size_t first = 0; first < w.rows; first += block) {
+    const size_t last = std::min(w.rows, first + block);
+    for (size_t r = 0; r < x_rows; r += kMaxTileRows) {
+      const Activations part{act.x + r * act.x_stride, act.x_stride, act.y + r * act.y_stride,
+                             act.y_stride};
+      RowTile<T>(w, first, last, std::min(kMaxTileRows, x_rows - r), part);
+    }
+  }
+}
+
+// The product of matmul.h.
+HWY_INLINE void MatMulAny(const WeightView& w, const float* x, size_t x_stride, size_t x_rows,
+                          float* y, size_t y_stride) {
+  const Activations act{x, x_stride, y, y_stride};
+  switch (w.type) {
+    case WeightType::kF32:
+      return MatMulRows<WeightType::kF32>(w, x_rows, act);
+    case WeightType::kBf16:
+      return MatMulRows<WeightType::kBf16>(w, x_rows, act);
+    case WeightType::kMxfp4:
+      return MatMulRows<WeightType::kMxfp4>(w, x_rows, act);
+  }
+}
+
+}  // namespace kimi_k3::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, once per instruction set

@@ -1,0 +1,139 @@
+// Sixteen floats at a time, whatever the register width: the unit of the summation contract.
+#if defined(KIMI_K3_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KIMI_K3_KERNELS_SIMD_INL_H_
+#undef KIMI_K3_KERNELS_SIMD_INL_H_
+#else
+#define KIMI_K3_KERNELS_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+
+#if !HWY_NATIVE_FMA || HWY_HAVE_SCALABLE
+#error "The kernels need fused multiply-add and a fixed vector width on every instruction set"
+#endif
+
+// Loops over registers must vanish, or arrays of accumulators would live in memory.
+#if HWY_COMPILER_CLANG
+#define KIMI_K3_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define KIMI_K3_UNROLL _Pragma("GCC unroll 64")
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kimi_k3::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr size_t kLanes = 16;
+
+using DF = hn::CappedTag<float, kLanes>;
+using DU32 = hn::RebindToUnsigned<DF>;
+using DI32 = hn::RebindToSigned<DF>;
+using VF = hn::Vec<DF>;
+
+inline constexpr size_t kPartLanes = hn::MaxLanes(DF());
+inline constexpr size_t kParts = kLanes / kPartLanes;
+
+// Lanes 0 .. 15 in order, spread over one, two or four registers.
+struct F16 {
+  VF part[kParts];
+};
+
+HWY_INLINE F16 Fill(float value) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::Set(DF(), value);
+  return out;
+}
+
+HWY_INLINE F16 Load(const float* p) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::LoadU(DF(), p + i * kPartLanes);
+  return out;
+}
+
+HWY_INLINE void Store(const F16& v, float* p) {
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) hn::StoreU(v.part[i], DF(), p + i * kPartLanes);
+}
+
+// The first n <= 16 lanes from memory, the others `rest`. Reads nothing beyond.
+HWY_INLINE F16 LoadPartial(const float* p, size_t n, float rest) {
+  float lanes[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) lanes[i] = rest;
+  std::memcpy(lanes, p, n * sizeof(float));
+  return Load(lanes);
+}
+
+HWY_INLINE void StorePartial(const F16& v, float* p, size_t n) {
+  float lanes[kLanes];
+  Store(v, lanes);
+  std::memcpy(p, lanes, n * sizeof(float));
+}
+
+HWY_INLINE F16 Add(const F16& a, const F16& b) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::Add(a.part[i], b.part[i]);
+  return out;
+}
+
+HWY_INLINE F16 Sub(const F16& a, const F16& b) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::Sub(a.part[i], b.part[i]);
+  return out;
+}
+
+HWY_INLINE F16 Mul(const F16& a, const F16& b) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::Mul(a.part[i], b.part[i]);
+  return out;
+}
+
+HWY_INLINE F16 Div(const F16& a, const F16& b) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::Div(a.part[i], b.part[i]);
+  return out;
+}
+
+// fma(a, b, c)
+HWY_INLINE F16 MulAdd(const F16& a, const F16& b, const F16& c) {
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) out.part[i] = hn::MulAdd(a.part[i], b.part[i], c.part[i]);
+  return out;
+}
+
+// The fixed tree of the summation contract: lane i takes lane i + 8, then i + 4, i + 2, i + 1.
+HWY_INLINE float SumTree(const F16& v) {
+  const hn::CappedTag<float, 4> d4;
+#if HWY_MAX_BYTES == 64
+  const hn::CappedTag<float, 8> d8;
+  const auto eight = hn::Add(hn::LowerHalf(d8, v.part[0]), hn::UpperHalf(d8, v.part[0]));
+  auto sum = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+#elif HWY_MAX_BYTES == 32
+  const auto eight = hn::Add(v.part[0], v.part[1]);
+  auto sum = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+#else
+  auto sum = hn::Add(hn::Add(v.part[0], v.part[2]), hn::Add(v.part[1], v.part[3]));
+#endif
+  sum = hn::Add(sum, hn::Shuffle1032(sum));
+  sum = hn::Add(sum, hn::Shuffle2301(sum));
+  return hn::GetLane(sum);
+}
+
+// What a column beyond the end is multiplied by (with a weight of +0): the product is -0, the one
+// number that changes no partial sum, not even one of -0.
+inline constexpr float kNoColumn = -0.0F;
+
+}  // namespace kimi_k3::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, once per instruction set

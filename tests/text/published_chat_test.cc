@@ -61,5 +61,28 @@ TEST(PublishedChat, PartialPromptTokenCountsAreTheVendors) {
   ExpectVendorCounts("prompt_token_cases.partial.jsonl");
 }
 
+ordered_json JsonOf(const ParsedTurn& turn) {
+  ordered_json calls = ordered_json::array();
+  for (const ToolCall& call : turn.tool_calls) {
+    calls.push_back({{"name", call.name}, {"arguments", call.arguments}});
+  }
+  return {{"reasoning_content", turn.reasoning},
+          {"content", turn.content},
+          {"tool_calls", calls},
+          {"finish_reason", std::string(FinishReasonName(turn.finish_reason))}};
+}
+
+TEST(PublishedChat, EveryGeneratedTurnParsesAsExpected) {
+  SKIP_WITHOUT_SHARED_DATA();
+  const ordered_json cases = ReadSharedJson("chat_cases.json").at("parse_cases");
+  ASSERT_FALSE(cases.empty());
+  for (const ordered_json& entry : cases) {
+    SCOPED_TRACE(entry.at("name").get<std::string>());
+    const auto ids = entry.at("ids").get<std::vector<TokenId>>();
+    const Channel start = entry.at("thinking").get<bool>() ? Channel::kThink : Channel::kResponse;
+    EXPECT_EQ(JsonOf(ParseTurn(RealTokenizer(), ids, start)), entry.at("expect"));
+  }
+}
+
 }  // namespace
 }  // namespace kimi_k3

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "checkpoint/location_table.h"
 #include "checkpoint/model_config.h"
+#include "checkpoint/tensor_slots.h"
 #include "checkpoint/tensor_table.h"
 
 namespace kimi_k3 {
@@ -31,11 +33,12 @@ struct TensorLocation {
   size_t columns = 0;
 };
 
-// One of an expert's three matrices: packed MXFP4 with its scales, or bf16 with no scales (bytes
-// 0).
+// One of an expert's three matrices: packed MXFP4 (kU8) with its scales, or bf16 or f32 with no
+// scales (bytes 0).
 struct ExpertMatrixLocation {
   ByteRange weights;
   ByteRange scales;
+  Dtype dtype = Dtype::kBf16;
 };
 
 // One routed expert.
@@ -70,15 +73,39 @@ class Checkpoint {
   // expert < config().moe.experts, layer a MoE layer.
   ExpertLocation Expert(size_t layer, size_t expert) const;
 
-  // The name on disk, for messages.
+  // The name on disk, for messages; MXFP4 experts: that of the packed weights.
   std::string TensorName(Role role, size_t layer = 0, size_t expert = 0) const;
 
+  // All tensors in the shards, ignored ones included, and the bytes of their data.
   uint64_t tensor_count() const { return tensor_count_; }
   uint64_t tensor_bytes() const { return tensor_bytes_; }
   uint64_t ignored_tensor_count() const { return ignored_tensor_count_; }
 
-  // A small vector widened to f32, read from disk now; throws Error(kIo).
+  // What is odd about the folder but does no harm: files that look like weights and are not named
+  // by the index.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // A small vector widened to f32, read from disk now; A_log: its first kda.heads entries. Throws
+  // Error(kIo) where the read fails and Error(kCheckpoint) naming tensor and element for a NaN or
+  // an infinity.
   std::vector<float> ReadVector(Role role, size_t layer = 0) const;
+
+ private:
+  friend class CheckpointOpener;
+  Checkpoint(std::filesystem::path model_dir, ModelConfig config);
+
+  ByteRange RangeOf(const LocationTable::Location& location, uint64_t bytes) const;
+  ExpertMatrixLocation ExpertMatrix(size_t layer, size_t expert, Role role) const;
+
+  std::filesystem::path model_dir_;
+  ModelConfig config_;
+  std::vector<Shard> shards_;
+  TensorSlots slots_;
+  LocationTable locations_;
+  uint64_t tensor_count_ = 0;
+  uint64_t tensor_bytes_ = 0;
+  uint64_t ignored_tensor_count_ = 0;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace kimi_k3

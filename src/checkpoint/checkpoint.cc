@@ -1,0 +1,123 @@
+// What an opened checkpoint knows; opening it is checkpoint_opener.cc.
+#include "checkpoint/checkpoint.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/bf16.h"
+#include "base/error.h"
+#include "checkpoint/checkpoint_opener.h"
+
+namespace kimi_k3 {
+namespace {
+
+constexpr size_t kMxfp4GroupColumns = 32;
+
+// Widens `count` stored numbers to f32.
+std::vector<float> Widen(std::span<const std::byte> stored, Dtype dtype, size_t count) {
+  std::vector<float> out(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (dtype == Dtype::kF32) {
+      std::memcpy(&out[i], stored.data() + i * sizeof(float), sizeof(float));
+    } else {
+      uint16_t bits = 0;
+      std::memcpy(&bits, stored.data() + i * sizeof(bits), sizeof(bits));
+      out[i] = Bf16ToFloat(bits);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+static_assert(std::endian::native == std::endian::little, "weights are read as they are stored");
+
+Checkpoint::Checkpoint(std::filesystem::path model_dir, ModelConfig config)
+    : model_dir_(std::move(model_dir)),
+      config_(std::move(config)),
+      slots_(config_),
+      locations_(slots_.count()) {}
+
+Checkpoint Checkpoint::Open(const std::filesystem::path& model_dir) {
+  Checkpoint checkpoint(model_dir, LoadModelConfig(model_dir));
+  CheckpointOpener(checkpoint).Run();
+  return checkpoint;
+}
+
+ByteRange Checkpoint::RangeOf(const LocationTable::Location& location, uint64_t bytes) const {
+  return {location.shard, location.offset, bytes};
+}
+
+std::optional<TensorLocation> Checkpoint::Find(Role role, size_t layer) const {
+  const auto slot = slots_.TrunkSlot(role, layer);
+  if (!slot) return std::nullopt;
+  const TensorSpec& spec = *slots_.Describe(*slot).spec;
+  const LocationTable::Location location = locations_.Get(*slot).value();
+  const Dtype dtype = location.is_f32 ? Dtype::kF32 : Dtype::kBf16;
+  return TensorLocation{RangeOf(location, spec.rows * spec.columns * DtypeBytes(dtype)), dtype,
+                        spec.rows, spec.columns};
+}
+
+TensorLocation Checkpoint::Get(Role role, size_t layer) const {
+  const auto location = Find(role, layer);
+  if (!location) {
+    Fail(ErrorKind::kCheckpoint, "{}: layer {} has no {}", model_dir_.string(), layer,
+         RoleName(role));
+  }
+  return *location;
+}
+
+ExpertMatrixLocation Checkpoint::ExpertMatrix(size_t layer, size_t expert, Role role) const {
+  const size_t slot = slots_.ExpertSlot(layer, expert, role, false);
+  const TensorSpec& spec = *slots_.Describe(slot).spec;
+  const LocationTable::Location location = locations_.Get(slot).value();
+  const uint64_t weights = spec.rows * spec.columns;
+  if (!config_.mxfp4_experts) {
+    const Dtype dtype = location.is_f32 ? Dtype::kF32 : Dtype::kBf16;
+    return {RangeOf(location, weights * DtypeBytes(dtype)), {}, dtype};
+  }
+  const size_t scale_slot = slots_.ExpertSlot(layer, expert, role, true);
+  return {RangeOf(location, weights / 2),
+          RangeOf(locations_.Get(scale_slot).value(), weights / kMxfp4GroupColumns), Dtype::kU8};
+}
+
+ExpertLocation Checkpoint::Expert(size_t layer, size_t expert) const {
+  if (layer >= config_.layers || config_.IsDense(layer) || expert >= config_.moe.experts) {
+    Fail(ErrorKind::kCheckpoint, "{}: layer {} has no expert {}", model_dir_.string(), layer,
+         expert);
+  }
+  return {ExpertMatrix(layer, expert, Role::kExpertGate),
+          ExpertMatrix(layer, expert, Role::kExpertUp),
+          ExpertMatrix(layer, expert, Role::kExpertDown)};
+}
+
+std::string Checkpoint::TensorName(Role role, size_t layer, size_t expert) const {
+  std::optional<size_t> slot;
+  if (!IsExpertRole(role)) {
+    slot = slots_.TrunkSlot(role, layer);
+  } else if (layer < config_.layers && !config_.IsDense(layer) && expert < config_.moe.experts) {
+    slot = slots_.ExpertSlot(layer, expert, role, false);
+  }
+  if (!slot) return std::string(RoleName(role));
+  return config_.name_prefix + TensorSlots::Name(slots_.Describe(*slot));
+}
+
+std::vector<float> Checkpoint::ReadVector(Role role, size_t layer) const {
+  const TensorLocation location = Get(role, layer);
+  const std::filesystem::path& path = shards_[location.range.shard].path;
+  std::vector<std::byte> stored(location.range.bytes);
+  ReadExactly(OpenForReading(path), path, location.range.offset, stored);
+  std::vector<float> values = Widen(stored, location.dtype, location.rows * location.columns);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      Fail(ErrorKind::kCheckpoint, "{}: tensor {}: element {} is {}; the weights are damaged",
+           path.string(), TensorName(role, layer), i, values[i]);
+    }
+  }
+  return values;
+}
+
+}  // namespace kimi_k3

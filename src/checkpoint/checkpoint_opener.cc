@@ -1,0 +1,376 @@
+// Opens a checkpoint: finds its shards, reads their headers and binds every tensor to its place.
+#include "checkpoint/checkpoint_opener.h"
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+
+#include "base/error.h"
+#include "checkpoint/index_reader.h"
+#include "checkpoint/shard_names.h"
+#include "checkpoint/untrusted_file.h"
+
+namespace kimi_k3 {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+constexpr std::string_view kSingleName = "model.safetensors";
+constexpr size_t kListedFiles = 20;
+
+bool IsIgnored(std::string_view name) {
+  return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
+}
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+}
+
+// The first names of a list, and how many more there are.
+std::string ListNames(const std::vector<std::string>& names) {
+  const size_t shown = std::min(names.size(), kListedFiles);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+std::string ShapeText(std::span<const uint64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+}  // namespace
+
+CheckpointOpener::CheckpointOpener(Checkpoint& checkpoint)
+    : checkpoint_(checkpoint), index_path_(checkpoint.model_dir_ / kIndexName) {}
+
+void CheckpointOpener::Run() {
+  const size_t slots = checkpoint_.slots_.count();
+  refused_.assign(slots, false);
+  indexed_ = Exists(index_path_);
+  if (indexed_) {
+    promised_.assign(slots, kNoShard);
+    ReadIndex();
+    CheckShardsExist();
+    WarnOfOtherFiles();
+  } else {
+    FindSingleFile();
+  }
+  ReadShards();
+  CheckNothingIsMissing();
+  if (!problems_.empty()) Throw();
+  if (!prefixed_name_.empty() || !unprefixed_name_.empty()) {
+    checkpoint_.config_.name_prefix = prefixed_name_.empty() ? "" : kNamePrefix;
+  }
+}
+
+void CheckpointOpener::Throw() const {
+  const bool all_io = io_problems_ == problems_.count();
+  throw Error(all_io ? ErrorKind::kIo : ErrorKind::kCheckpoint, problems_.Text());
+}
+
+std::string CheckpointOpener::ShardName(size_t shard) const {
+  return checkpoint_.shards_[shard].path.string();
+}
+
+std::string CheckpointOpener::FullName(size_t slot) const {
+  const std::string_view prefix =
+      !prefixed_name_.empty() ||
+              (unprefixed_name_.empty() && !checkpoint_.config_.name_prefix.empty())
+          ? kNamePrefix
+          : "";
+  return fmt::format("{}{}", prefix, TensorSlots::Name(checkpoint_.slots_.Describe(slot)));
+}
+
+uint16_t CheckpointOpener::ShardId(std::string_view file_name) {
+  if (last_id_ != kNoShard && file_name == last_name_) return last_id_;
+  const auto [found, added] =
+      shard_ids_.try_emplace(std::string(file_name), static_cast<uint16_t>(shard_names_.size()));
+  if (added) {
+    if (!IsPlainFileName(file_name)) {
+      Fail(ErrorKind::kCheckpoint,
+           "{}: names the file \"{}\"; shards must lie in the model's own folder under a plain "
+           "name",
+           index_path_.string(), Printable(file_name));
+    }
+    if (shard_names_.size() + 1 >= LocationTable::kShardLimit) {
+      Fail(ErrorKind::kCheckpoint, "{}: names more than {} files", index_path_.string(),
+           LocationTable::kShardLimit - 1);
+    }
+    shard_names_.emplace_back(file_name);
+  }
+  last_name_ = file_name;
+  last_id_ = found->second;
+  return last_id_;
+}
+
+void CheckpointOpener::Promise(std::string_view name, std::string_view file_name) {
+  const uint16_t shard = ShardId(file_name);
+  const auto match = checkpoint_.slots_.Find(name);
+  uint16_t* promised = nullptr;
+  if (match) {
+    NotePrefix(match->prefixed, name);
+    promised = &promised_[match->slot];
+  } else {
+    promised = &strangers_[std::string(name)].promised;
+  }
+  if (*promised != kNoShard) {
+    problems_.Add("{}: tensor {} is named twice", index_path_.string(), Printable(name));
+  }
+  *promised = shard;
+}
+
+void CheckpointOpener::ReadIndex() {
+  ReadTensorIndex(index_path_, [this](std::string_view name, std::string_view file_name) {
+    Promise(name, file_name);
+  });
+  // In the order of their names, whatever the order of the index.
+  std::vector<uint16_t> order(shard_names_.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint16_t>(i);
+  std::sort(order.begin(), order.end(),
+            [this](uint16_t a, uint16_t b) { return shard_names_[a] < shard_names_[b]; });
+  std::vector<uint16_t> rank(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    rank[order[i]] = static_cast<uint16_t>(i);
+    checkpoint_.shards_.push_back({checkpoint_.model_dir_ / shard_names_[order[i]], 0});
+  }
+  for (uint16_t& shard : promised_) {
+    if (shard != kNoShard) shard = rank[shard];
+  }
+  for (auto& [name, stranger] : strangers_) stranger.promised = rank[stranger.promised];
+  std::sort(shard_names_.begin(), shard_names_.end());
+}
+
+void CheckpointOpener::FindSingleFile() {
+  const fs::path path = checkpoint_.model_dir_ / kSingleName;
+  if (!Exists(path)) RefuseWithoutIndex();
+  checkpoint_.shards_.push_back({path, 0});
+  shard_names_.emplace_back(kSingleName);
+  unread_.assign(1, false);
+}
+
+void CheckpointOpener::RefuseWithoutIndex() {
+  std::vector<std::string> found;
+  size_t total = 0;
+  for (const std::string& name : ListSafetensors(checkpoint_.model_dir_)) {
+    if (const auto number = ParseShardNumber(name)) {
+      found.push_back(name);
+      total = std::max(total, number->total);
+    }
+  }
+  if (found.empty()) {
+    Fail(ErrorKind::kCheckpoint, "{}: holds neither {} nor {}; is this a model's folder?",
+         checkpoint_.model_dir_.string(), kIndexName, kSingleName);
+  }
+  Fail(ErrorKind::kCheckpoint,
+       "{}: holds {} of {} shards ({}), but not {}, which says what is in them; fetch that file",
+       checkpoint_.model_dir_.string(), found.size(), total, ListNames(found), kIndexName);
+}
+
+void CheckpointOpener::CheckShardsExist() {
+  unread_.assign(shard_names_.size(), false);
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < shard_names_.size(); ++i) {
+    if (Exists(checkpoint_.shards_[i].path)) continue;
+    unread_[i] = true;
+    missing.push_back(ShardLabel(shard_names_[i]));
+  }
+  if (missing.empty()) return;
+  std::vector<std::string> others;
+  for (const std::string& name : ListSafetensors(checkpoint_.model_dir_)) {
+    if (!shard_ids_.contains(name)) others.push_back(Printable(name));
+  }
+  const std::string hint =
+      others.empty()
+          ? ""
+          : fmt::format(" (there are files that the index does not name: {})", ListNames(others));
+  problems_.Add(
+      "{}: {} of the {} files that {} names are there, {} missing: {}. Fetching just {} again is "
+      "enough{}",
+      checkpoint_.model_dir_.string(), shard_names_.size() - missing.size(), shard_names_.size(),
+      kIndexName, missing.size() == 1 ? "1 is" : fmt::format("{} are", missing.size()),
+      ListNames(missing), missing.size() == 1 ? "this file" : "these files", hint);
+}
+
+void CheckpointOpener::WarnOfOtherFiles() {
+  for (const std::string& name : ListSafetensors(checkpoint_.model_dir_)) {
+    if (shard_ids_.contains(name)) continue;
+    checkpoint_.warnings_.push_back(fmt::format("{}: ignored, as {} does not name it",
+                                                Printable((checkpoint_.model_dir_ / name).string()),
+                                                kIndexName));
+  }
+}
+
+void CheckpointOpener::ReadShards() {
+  SafetensorsHeaderParser parser;
+  for (size_t shard = 0; shard < checkpoint_.shards_.size(); ++shard) {
+    if (unread_[shard]) continue;
+    try {
+      unread_[shard] = !ReadHeader(shard, parser);
+    } catch (const Error& error) {
+      unread_[shard] = true;
+      if (error.kind() == ErrorKind::kIo) ++io_problems_;
+      problems_.Add("{}", error.what());
+    }
+  }
+}
+
+uint64_t CheckpointOpener::LoadHeader(const Shard& shard, const OpenFile& file,
+                                      SafetensorsHeaderParser& parser) {
+  const std::string name = shard.path.string();
+  if (file.bytes >= LocationTable::kOffsetLimit) {
+    Fail(ErrorKind::kCheckpoint, "{}: is larger than the {} bytes supported", name,
+         LocationTable::kOffsetLimit);
+  }
+  uint64_t length = 0;
+  if (file.bytes < kLengthFieldBytes) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: is {} bytes long, too short for a safetensors file; fetch this file again", name,
+         file.bytes);
+  }
+  std::array<std::byte, kLengthFieldBytes> field;
+  ReadExactly(file.fd, shard.path, 0, field);
+  std::memcpy(&length, field.data(), sizeof(length));
+  const std::string_view text(reinterpret_cast<const char*>(field.data()), field.size());
+  if (text == "version ") {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: is a git-lfs pointer: the real file was never downloaded (run git lfs pull, or fetch "
+         "this file again)",
+         name);
+  }
+  if (length > kHeaderBytesLimit) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: declares a header of {} bytes, more than the {} supported; this is not a safetensors "
+         "file, or it is damaged",
+         name, length, kHeaderBytesLimit);
+  }
+  if (length > file.bytes - kLengthFieldBytes) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: is {} bytes long, but its header alone ends at {}; the file is cut off: fetch it "
+         "again",
+         name, file.bytes, length + kLengthFieldBytes);
+  }
+  ReadExactly(file.fd, shard.path, kLengthFieldBytes,
+              std::as_writable_bytes(parser.Buffer(length)));
+  return kLengthFieldBytes + length;
+}
+
+bool CheckpointOpener::ReadHeader(size_t index, SafetensorsHeaderParser& parser) {
+  Shard& shard = checkpoint_.shards_[index];
+  const OpenFile file = OpenRegularFile(shard.path);
+  shard.bytes = file.bytes;
+  const uint64_t data_offset = LoadHeader(shard, file, parser);
+  return parser.Parse(file.bytes - data_offset, shard.path.string(), problems_,
+                      [&](const HeaderTensor& tensor) { Bind(index, data_offset, tensor); });
+}
+
+void CheckpointOpener::NotePrefix(bool prefixed, std::string_view name) {
+  std::string& first = prefixed ? prefixed_name_ : unprefixed_name_;
+  if (!first.empty()) return;
+  first = name;
+  if (!prefixed_name_.empty() && !unprefixed_name_.empty()) {
+    problems_.Add("{}: some tensors are named with \"{}\" in front ({}) and some without ({})",
+                  checkpoint_.model_dir_.string(), kNamePrefix, prefixed_name_, unprefixed_name_);
+  }
+}
+
+void CheckpointOpener::Bind(size_t shard, uint64_t data_offset, const HeaderTensor& tensor) {
+  ++checkpoint_.tensor_count_;
+  checkpoint_.tensor_bytes_ += tensor.end - tensor.begin;
+  const auto match = checkpoint_.slots_.Find(tensor.name);
+  if (!match) {
+    BindStranger(shard, tensor);
+    return;
+  }
+  NotePrefix(match->prefixed, tensor.name);
+  if (const auto other = checkpoint_.locations_.Get(match->slot)) {
+    // The header parser has told of a name that one shard holds twice.
+    if (other->shard != shard) {
+      problems_.Add("{}: tensor {} is in {} too", ShardName(shard), Printable(tensor.name),
+                    ShardName(other->shard));
+    }
+    return;
+  }
+  if (indexed_) CheckPromise(shard, promised_[match->slot], tensor.name);
+  if (!Fits(shard, checkpoint_.slots_.Describe(match->slot), tensor)) {
+    refused_[match->slot] = true;
+    return;
+  }
+  checkpoint_.locations_.Set(match->slot, {static_cast<uint32_t>(shard), data_offset + tensor.begin,
+                                           tensor.dtype == DtypeName(Dtype::kF32)});
+}
+
+void CheckpointOpener::BindStranger(size_t shard, const HeaderTensor& tensor) {
+  if (IsIgnored(tensor.name)) {
+    ++checkpoint_.ignored_tensor_count_;
+  } else {
+    problems_.Add("{}: tensor {} is not part of the model that config.json describes",
+                  ShardName(shard), Printable(tensor.name));
+  }
+  Stranger& stranger = strangers_[std::string(tensor.name)];
+  if (stranger.found != kNoShard && stranger.found != shard) {
+    problems_.Add("{}: tensor {} is in {} too", ShardName(shard), Printable(tensor.name),
+                  ShardName(stranger.found));
+  }
+  stranger.found = static_cast<uint16_t>(shard);
+  if (indexed_) CheckPromise(shard, stranger.promised, tensor.name);
+}
+
+void CheckpointOpener::CheckPromise(size_t shard, uint16_t promised, std::string_view name) {
+  if (promised == shard) return;
+  if (promised == kNoShard) {
+    problems_.Add("{}: tensor {} is not named by {}", ShardName(shard), Printable(name),
+                  kIndexName);
+  } else {
+    problems_.Add("{}: says that tensor {} is in {}, but it is in {}", index_path_.string(),
+                  Printable(name), shard_names_[promised], shard_names_[shard]);
+  }
+}
+
+bool CheckpointOpener::Fits(size_t shard, const TensorSlots::Tensor& wanted,
+                            const HeaderTensor& tensor) {
+  const ModelConfig& config = checkpoint_.config_;
+  const TensorSpec& spec = *wanted.spec;
+  const bool packed = config.mxfp4_experts && spec.kind == TensorKind::kExpert;
+  const bool dtype_fits =
+      packed ? tensor.dtype == DtypeName(Dtype::kU8)
+             : tensor.dtype == DtypeName(Dtype::kBf16) || tensor.dtype == DtypeName(Dtype::kF32);
+  if (!dtype_fits) {
+    problems_.Add("{}: tensor {} is stored as {}; here it must be {}", ShardName(shard),
+                  Printable(tensor.name), Printable(tensor.dtype, 40),
+                  packed ? "U8 (MXFP4)" : "BF16 or F32");
+    return false;
+  }
+  const bool shape_fits = wanted.scales ? std::ranges::equal(tensor.shape, ScaleShape(spec))
+                                        : ShapeFits(spec, config, tensor.shape);
+  if (!shape_fits) {
+    const auto shape = wanted.scales ? ScaleShape(spec) : DiskShape(spec, config);
+    problems_.Add("{}: tensor {} has the shape {}, but config.json demands {}", ShardName(shard),
+                  Printable(tensor.name), ShapeText(tensor.shape), ShapeText(shape));
+  }
+  return shape_fits;
+}
+
+void CheckpointOpener::CheckNothingIsMissing() {
+  const bool all_read = std::find(unread_.begin(), unread_.end(), true) == unread_.end();
+  for (size_t slot = 0; slot < checkpoint_.slots_.count(); ++slot) {
+    if (refused_[slot] || checkpoint_.locations_.Get(slot)) continue;
+    const uint16_t promised = indexed_ ? promised_[slot] : kNoShard;
+    if (promised != kNoShard) {
+      if (unread_[promised]) continue;
+      problems_.Add("{}: tensor {} is missing, though {} says that it is here", ShardName(promised),
+                    FullName(slot), kIndexName);
+    } else if (indexed_ || all_read) {
+      problems_.Add("{}: tensor {} is missing, and config.json demands it",
+                    checkpoint_.model_dir_.string(), FullName(slot));
+    }
+  }
+  for (const auto& [name, stranger] : strangers_) {
+    if (stranger.found != kNoShard || unread_[stranger.promised]) continue;
+    problems_.Add("{}: tensor {} is missing, though {} says that it is here",
+                  ShardName(stranger.promised), Printable(name), kIndexName);
+  }
+}
+
+}  // namespace kimi_k3

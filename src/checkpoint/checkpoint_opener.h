@@ -1,0 +1,80 @@
+// Opens a checkpoint: finds its shards, reads their headers and binds every tensor to its place.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/problem_list.h"
+#include "checkpoint/safetensors_header.h"
+
+namespace kimi_k3 {
+
+// Fills a Checkpoint whose config is read; used once. What it needs beyond the result (which shard
+// the index promises for which tensor, the headers' text) goes with it.
+class CheckpointOpener {
+ public:
+  explicit CheckpointOpener(Checkpoint& checkpoint);
+
+  // Throws Error as Checkpoint::Open says.
+  void Run();
+
+ private:
+  static constexpr uint16_t kNoShard = 0xffff;
+
+  // A tensor that is not one of the model's, as the index and the shards name it.
+  struct Stranger {
+    uint16_t promised = kNoShard;
+    uint16_t found = kNoShard;
+  };
+
+  void ReadIndex();
+  void FindSingleFile();
+  [[noreturn]] void RefuseWithoutIndex();
+  uint16_t ShardId(std::string_view file_name);
+  void Promise(std::string_view name, std::string_view file_name);
+  void CheckShardsExist();
+  void WarnOfOtherFiles();
+  void ReadShards();
+  // False where the header was not read to its end.
+  bool ReadHeader(size_t shard, SafetensorsHeaderParser& parser);
+  // Fills the parser's buffer with the header of an open shard and gives the offset of its data.
+  uint64_t LoadHeader(const Shard& shard, const struct OpenFile& file,
+                      SafetensorsHeaderParser& parser);
+  void Bind(size_t shard, uint64_t data_offset, const HeaderTensor& tensor);
+  void BindStranger(size_t shard, const HeaderTensor& tensor);
+  void CheckPromise(size_t shard, uint16_t promised, std::string_view name);
+  void NotePrefix(bool prefixed, std::string_view name);
+  // Adds a problem and says false unless dtype and shape are what the slot demands.
+  bool Fits(size_t shard, const TensorSlots::Tensor& wanted, const HeaderTensor& tensor);
+  void CheckNothingIsMissing();
+  void Throw() const;
+
+  std::string ShardName(size_t shard) const;
+  std::string FullName(size_t slot) const;
+
+  Checkpoint& checkpoint_;
+  std::filesystem::path index_path_;
+  bool indexed_ = false;
+  ProblemList problems_;
+  size_t io_problems_ = 0;
+
+  std::vector<std::string> shard_names_;
+  std::unordered_map<std::string, uint16_t> shard_ids_;
+  std::string last_name_;  // of the shard that last_id_ means; entries come in runs
+  uint16_t last_id_ = kNoShard;
+  // By shard: missing or broken, so that nothing is known of (all) its tensors.
+  std::vector<bool> unread_;
+
+  std::vector<uint16_t> promised_;  // by slot: the shard that the index names
+  std::vector<bool> refused_;       // by slot: present, but wrong
+  std::unordered_map<std::string, Stranger> strangers_;
+  std::string prefixed_name_;    // the first name with the prefix
+  std::string unprefixed_name_;  // the first name without it
+};
+
+}  // namespace kimi_k3

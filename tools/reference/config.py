@@ -151,8 +151,12 @@ def _check(v, a, problems):
     kept = v["num_experts"] if groups == 1 else v["num_experts"] // groups * top_groups
     need(1 <= v["num_experts_per_token"] <= kept, "num_experts_per_token exceeds the choice")
     if v["quantization_config"]:
-        need(v["quantization_config"].get("format") == "mxfp4-pack-quantized",
+        quantization = v["quantization_config"]
+        need(quantization.get("format") == "mxfp4-pack-quantized",
              "quantization_config.format is not mxfp4-pack-quantized")
+        for name, group in quantization.get("config_groups", {}).items():
+            need(group["weights"]["group_size"] == 32 and group["weights"]["num_bits"] == 4,
+                 f"quantization_config: {name} is not 4 bits in groups of 32")
         for name in ("routed_expert_hidden_size", "moe_intermediate_size"):
             width = v[name] or v["hidden_size"]
             need(width % 32 == 0, f"{name}: MXFP4 needs a multiple of 32")

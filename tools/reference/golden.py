@@ -81,7 +81,8 @@ CASES = {
         {"a_log": "heads", "shift": {"e_score_correction_bias": -1.3}}),
     "softmax-router": Spec(
         "k3", 9, "softmax over all experts without renormalisation, scaling 2.5; latent MoE with "
-        "bf16 experts and no norm; softplus decay with a full-rank gate and padded A_log; no MLA gate",
+        "bf16 experts and no norm; softplus decay with a full-rank gate and padded A_log; no MLA "
+        "gate",
         {**layers([1, 3, 5], [2, 4]), "moe_router_activation_func": "softmax",
          "moe_renormalize": False, "routed_scaling_factor": 2.5, "quantization_config": None,
          "latent_moe_use_norm": None,
@@ -90,8 +91,8 @@ CASES = {
          "activation_situ_linear_beta": 3.0},
         {"shards": 2}),
     "top1-sparse-layers": Spec(
-        "k3", 14, "top-k 1 (not renormalised), no latent norm, moe_layer_freq 2 with first_k_dense_replace 2, "
-        "blocks of 3, low-rank gate with lower bound -4, no q_lora",
+        "k3", 14, "top-k 1 (not renormalised), no latent norm, moe_layer_freq 2 with "
+        "first_k_dense_replace 2, blocks of 3, low-rank gate with lower bound -4, no q_lora",
         {**layers([1, 2, 4, 5, 7], [3, 6]), "num_experts_per_token": 1, "moe_layer_freq": 2,
          "first_k_dense_replace": 2, "num_experts": 9, "routed_scaling_factor": 1.3,
          "linear_attn_config.use_full_rank_gate": None, "q_lora_rank": None,
@@ -143,7 +144,7 @@ CASES = {
                    r"q_a_proj": 3e-3, r"experts\.\d+\.w2": 2.0**-9}}),
     "far-numbers": Spec(
         "kimi-linear", 1, "softplus far above its threshold (exp would overflow in f32) and "
-        "router scores near 1e-18, where the 1e-20 under their sum matters",
+        "router scores near 1e-20, where the 1e-20 under their sum matters",
         {**layers([1, 2, 4], [3]), "num_expert_group": 1, "topk_group": 1, "num_experts": 8},
         {**LINEAR, "shift": {"embed_tokens": 1.5, r"moe\.gate\.weight": -1.6,
                              "dt_bias": 115.0, "A_log": -4.5},
@@ -178,8 +179,10 @@ class Run:
         self.gaps = best[:, -1] - best[:, -2]
         trace = Trace()
         with np.errstate(over="ignore"):
-            low, ids, rows, _, _ = greedy(Model(checkpoint, np.float32), self.prompt, GREEDY, trace)
-        self.f32_error = max(check.relative_l2(low, self.logits), check.relative_l2(rows, self.rows))
+            low, ids, rows, _, _ = greedy(Model(checkpoint, np.float32), self.prompt, GREEDY,
+                                          trace)
+        self.f32_error = max(check.relative_l2(low, self.logits),
+                             check.relative_l2(rows, self.rows))
         self.f32_same = ids == self.ids and all(
             np.array_equal(trace.router_ids[layer], self.trace.router_ids[layer])
             for layer in trace.router_ids)
@@ -228,8 +231,9 @@ def raw_files(run):
 
 def describe(name, run, files):
     spec = CASES[name]
-    rows = {layer: (ids[-1], run.trace.router_weights[layer][-1], run.trace.router_margins[layer][-1])
-            for layer, ids in run.trace.router_ids.items()}
+    trace = run.trace
+    rows = {layer: (ids[-1], trace.router_weights[layer][-1], trace.router_margins[layer][-1])
+            for layer, ids in trace.router_ids.items()}
     return {
         "case": name,
         "description": spec.what,

@@ -1,0 +1,79 @@
+// Tests of maps whose pages may become unreadable.
+#include "residency/guarded_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "residency/stream_test_support.h"
+
+namespace kimi_k3 {
+namespace {
+
+class GuardedMapTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kBytes = 5 * 4096 + 100;
+  GuardedMapTest() {
+    std::ofstream file(path_, std::ios::binary);
+    for (uint64_t i = 0; i < kBytes; ++i) file.put(static_cast<char>(i % 251));
+  }
+  // Reads every byte; true where all are as written.
+  static bool AllAsWritten(const GuardedMap& map) {
+    bool same = true;
+    for (uint64_t i = 0; i < map.size_bytes(); ++i) {
+      same = same && map.data()[i] == static_cast<std::byte>(i % 251);
+    }
+    return same;
+  }
+  const ScratchFolder scratch_;
+  const std::filesystem::path path_ = scratch_.path() / "shard";
+};
+
+TEST_F(GuardedMapTest, ShowsTheFile) {
+  const GuardedMap map(path_, kBytes);
+  EXPECT_TRUE(AllAsWritten(map));
+  map.CheckIntact();
+  map.LetGo(100, kBytes - 100, true);
+  EXPECT_TRUE(AllAsWritten(map));
+}
+
+TEST_F(GuardedMapTest, RefusesAFileOfAnotherLength) {
+  EXPECT_THROW(GuardedMap(path_, kBytes - 1), Error);
+  EXPECT_THROW(GuardedMap(scratch_.path() / "absent", kBytes), Error);
+}
+
+TEST_F(GuardedMapTest, RemembersAPageThatCannotBeRead) {
+  const GuardedMap map(path_, kBytes);
+  std::filesystem::resize_file(path_, 4096);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back([&] { EXPECT_FALSE(AllAsWritten(map)); });
+  for (std::thread& thread : threads) thread.join();
+  // Growing the file again does not bring the bytes back.
+  std::filesystem::resize_file(path_, kBytes);
+  try {
+    map.CheckIntact();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_THAT(error.what(), testing::HasSubstr(path_.string()));
+    EXPECT_THAT(error.what(), testing::HasSubstr("offset 4096"));
+  }
+}
+
+TEST_F(GuardedMapTest, SeesACutInsideTheLastPage) {
+  const GuardedMap map(path_, kBytes);
+  std::filesystem::resize_file(path_, kBytes - 1);
+  EXPECT_THROW(map.CheckIntact(), Error);
+}
+
+TEST_F(GuardedMapTest, LeavesOtherFaultsToTheHandlerBefore) {
+  const GuardedMap map(path_, kBytes);
+  EXPECT_EXIT(raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Exports a training state and writes everything that is derived from it: the checkpoint, its measured
+# figures, the model card with its picture, and the reference data of the tests.
+#
+# usage: finish.sh WORK [MODEL_DIR] [TEST_DATA_DIR]
+#   WORK is the folder of train.sh; the state is WORK/run/best.pt.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+work=${1:?usage: finish.sh WORK [MODEL_DIR] [TEST_DATA_DIR]}
+work=$(cd "$work" && pwd)
+model=${2:-$here/../../models/tiny}
+tests=${3:-$here/../../tests/data/tiny}
+mkdir -p "$model" "$tests"
+model=$(cd "$model" && pwd)
+tests=$(cd "$tests" && pwd)
+python=$work/venv/bin/python
+cd "$here"
+
+"$python" -m k3tiny.export --data "$work/data" --weights "$work/run/best.pt" --out "$model"
+"$python" -m k3tiny.measure --data "$work/data" --model "$model" --weights "$work/run/best.pt" --out "$work/figures.json"
+cp "$work/run/log.jsonl" "$model/training_log.jsonl"
+"$python" -m k3tiny.plot --log "$model/training_log.jsonl" --out "$model/loss.svg"
+"$python" -m k3tiny.card --figures "$work/figures.json" --model "$model" --log "$model/training_log.jsonl" --out "$model/README.md"
+"$python" -m k3tiny.reference --data "$work/data" --model "$model" --out "$tests"

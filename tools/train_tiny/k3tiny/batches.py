@@ -1,0 +1,60 @@
+"""What one training step reads: windows of the two books, and pages of conversations."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from . import verses
+from .bpe import Tokenizer
+from .chat import Chat
+
+SHARES = {"austen": 0.43, "kjv": 0.38, "chat": 0.19}
+
+
+class Data:
+    """The prepared files of one folder."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.tokenizer = Tokenizer.load(self.folder / "tiktoken.model")
+        self.facts = json.loads((self.folder / "facts.json").read_text())
+        self.lessons = self.facts["verses"]
+        self.chat = Chat(self.tokenizer)
+        self.byte_lengths = np.zeros(self.tokenizer.vocabulary_size, dtype=np.int64)
+        self.byte_lengths[: len(self.tokenizer.tokens)] = [len(t) for t in self.tokenizer.tokens]
+
+    def stream(self, name):
+        return np.fromfile(self.folder / f"{name}.u16", dtype=np.uint16).astype(np.int64)
+
+
+class Batches:
+    """Windows of `length` + 1 ids; the same (seed, step, index) gives the same window for ever."""
+
+    def __init__(self, data, length, seed):
+        self.data, self.length, self.seed = data, length, seed
+        self.streams = {name: data.stream(f"{name}.train") for name in ("austen", "kjv")}
+
+    def window(self, step, index):
+        """(kind, ids [length + 1], mask [length]); the mask is 1 where the next id is to be learned."""
+        rng = np.random.default_rng([self.seed, step, index])
+        kind = list(SHARES)[rng.choice(len(SHARES), p=list(SHARES.values()))]
+        if kind == "chat":
+            return kind, *self._pages(rng)
+        stream = self.streams[kind]
+        at = rng.integers(len(stream) - self.length)
+        return kind, stream[at : at + self.length + 1], np.ones(self.length)
+
+    def _pages(self, rng):
+        ids, own = [], []
+        while len(ids) <= self.length:
+            page, mask = verses.teaching_page(self.data.chat, self.data.lessons, rng)
+            ids += page
+            own += mask
+        return np.array(ids[: self.length + 1]), np.array(own[1 : self.length + 1], dtype=np.float64)
+
+    def batch(self, step, indices):
+        """(kinds, ids, mask) of several windows."""
+        windows = [self.window(step, i) for i in indices]
+        kinds, ids, mask = zip(*windows)
+        return kinds, np.stack(ids), np.stack(mask)

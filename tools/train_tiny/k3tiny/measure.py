@@ -1,0 +1,80 @@
+"""Measures an exported checkpoint in float32 and writes the figures of the model card."""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from . import checkpoint, evaluate, verses
+from .batches import Data
+from .train import trained_model
+
+TEXTS = ("austen", "kjv")
+OPENINGS = (
+    "It is a truth universally acknowledged, that a single man",
+    "Emma Woodhouse, handsome, clever, and rich,",
+    "In the beginning God created",
+    "And it came to pass in those days, that",
+)
+
+
+def _bits(model, data):
+    return {name: round(evaluate.bits_per_byte(model, data, name), 4) for name in TEXTS}
+
+
+def _samples(model, data):
+    generator = torch.Generator().manual_seed(7)
+    result = []
+    for opening in OPENINGS:
+        prompt = data.tokenizer.encode(opening)
+        ids = evaluate.sample(model, prompt, 90, 0.7, generator)
+        end = data.tokenizer.special["[EOS]"]
+        ids = ids[: ids.index(end)] if end in ids else ids
+        result.append({"prompt": opening, "temperature": 0.7, "text": data.tokenizer.decode(ids)})
+    return result
+
+
+def _recall(model, data):
+    result = {}
+    for question in verses.QUESTIONS:
+        result[f"thinking off, {question}"] = evaluate.recalled(model, data, question)
+    result[f"thinking on, {verses.QUESTIONS[0]}"] = evaluate.recalled(model, data, verses.QUESTIONS[0], "max")
+    return result
+
+
+def measure(data, folder, weights_file):
+    """Everything the card says about quality."""
+    state = torch.load(weights_file, weights_only=True)
+    stored = checkpoint.load(folder)
+    figures = {"step": state["step"], "seed": state.get("seed", 1), "bits_per_byte": {"stored": _bits(stored, data)}}
+    stored.settings.experts_off = True
+    figures["bits_per_byte"]["routed experts off"] = _bits(stored, data)
+    stored.settings.experts_off = False
+    figures["bits_per_byte"]["experts before MXFP4"] = _bits(trained_model(data, state["weights"]), data)
+    recall = _recall(stored, data)
+    figures["recall"] = {form: sum(answers.values()) for form, answers in recall.items()}
+    always = [r for r in data.lessons if all(answers[r] for answers in recall.values())]
+    figures["verses"] = {"taught": len(data.lessons), "always": always}
+    figures["not_always"] = [r for r in data.lessons if r not in set(always)]
+    figures["samples"] = _samples(stored, data)
+    figures["bytes"] = sum(f.stat().st_size for f in Path(folder).iterdir() if f.suffix in (".safetensors", ".json", ".model"))
+    figures["parameters"] = sum(p.numel() for p in stored.parameters())
+    figures["texts"] = data.facts["texts"]
+    return figures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--model", required=True, help="folder of the exported checkpoint")
+    parser.add_argument("--weights", required=True, help="the training state it was exported from")
+    parser.add_argument("--out", required=True, help="file for the figures")
+    args = parser.parse_args()
+    figures = measure(Data(args.data), args.model, args.weights)
+    Path(args.out).write_text(json.dumps(figures, indent=1) + "\n")
+    print(json.dumps({k: figures[k] for k in ("step", "bits_per_byte", "recall", "bytes")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -49,22 +49,23 @@ HWY_INLINE VF Sigmoid(VF x) {
   return hn::Div(one, hn::Add(one, Exp(hn::Neg(x))));
 }
 
-// Near zero x + x^3 P(x^2), elsewhere 1 - 2 / (e^2|x| + 1) with the sign of x.
+// Of m = |x|, near zero m + m^3 P(m^2), elsewhere 1 - 2 / (e^2m + 1); then the sign of x.
 HWY_INLINE VF Tanh(VF x) {
   const DF d;
   const VF magnitude = hn::Abs(x);
-  const VF z = hn::Mul(x, x);
+  const VF z = hn::Mul(magnitude, magnitude);
   VF p = hn::Set(d, -0.00571592525F);
   p = hn::MulAdd(p, z, hn::Set(d, 0.0206496306F));
   p = hn::MulAdd(p, z, hn::Set(d, -0.0537432209F));
   p = hn::MulAdd(p, z, hn::Set(d, 0.133314878F));
   p = hn::MulAdd(p, z, hn::Set(d, -0.333332837F));
-  const VF near = hn::MulAdd(hn::Mul(p, z), x, x);
+  const VF near = hn::MulAdd(hn::Mul(p, z), magnitude, magnitude);
 
   const VF one = hn::Set(d, 1.0F);
   const VF e = Exp(hn::Add(magnitude, magnitude));
   const VF far = hn::Sub(one, hn::Div(hn::Set(d, 2.0F), hn::Add(e, one)));
-  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625F)), near, hn::CopySign(far, x));
+  const VF result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625F)), near, far);
+  return hn::CopySign(result, x);
 }
 
 // max(x, 0) + ln(1 + e^-|x|), the logarithm as 2 artanh(u / (2 + u)); x itself above 20.

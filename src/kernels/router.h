@@ -22,7 +22,8 @@ struct RouterRule {
 // other experts count as minus infinity), writes them in ASCENDING expert order to ids[top_k] and
 // their weights (from s without the bias, renormalised by sum + 1e-20 if asked and top_k > 1, then
 // scaled) to weights[top_k]. The weights are summed in descending order of s + bias, as they were
-// picked. scratch: experts floats. Returns false, picking nothing, where a score is not finite.
+// picked. scratch: experts floats. Returns false, picking nothing, where a logit or a biased score
+// is not finite, or top_k is not in 1 .. experts.
 bool RouteRow(const RouterRule& rule, float* logits, const float* bias, float* scratch,
               int32_t* ids, float* weights);
 

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/bf16.h"
 #include "kernels/kernel_test_support.h"
@@ -311,6 +314,29 @@ TEST_P(MatMulTest, DotFollowsTheContract) {
     GuardedBytes guarded_a(AsBytes(a));
     GuardedBytes guarded_b(AsBytes(b));
     ASSERT_EQ(Bits(Dot(guarded_a.floats(), guarded_b.floats(), n)), Bits(ContractDot(a, b)));
+  }
+}
+
+// Packed bytes, scales and expected values of 64 rows of a published expert.
+TEST_P(MatMulTest, DecodesPublishedExpertRows) {
+  const std::filesystem::path path = KIMI_K3_SOURCE_DIR "/../shared/data/real_mxfp4.json";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  std::ifstream file(path);
+  const nlohmann::json json = nlohmann::json::parse(file);
+  const auto bytes = json.at("packed").at("data").get<std::vector<uint8_t>>();
+  const auto scales = json.at("scales").at("data").get<std::vector<uint8_t>>();
+  const auto expected = json.at("expected").at("data").get<std::vector<double>>();
+  const WeightView view{WeightType::kMxfp4, json.at("rows").get<size_t>(),
+                        json.at("logical_width").get<size_t>(),
+                        std::as_bytes(std::span(bytes)).data(), scales.data()};
+  ASSERT_EQ(expected.size(), view.rows * view.columns);
+  ASSERT_FALSE(HasNanScale(scales));
+  std::vector<float> row(view.columns);
+  for (size_t r = 0; r < view.rows; ++r) {
+    ExpandRow(view, r, row.data());
+    for (size_t c = 0; c < view.columns; ++c) {
+      ASSERT_EQ(row[c], static_cast<float>(expected[r * view.columns + c])) << r << ", " << c;
+    }
   }
 }
 

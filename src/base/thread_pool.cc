@@ -99,7 +99,7 @@ double CgroupCores() {
 
 ThreadPool::ThreadPool(size_t threads) {
   workers_.reserve(threads - 1);
-  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
+  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -109,19 +109,27 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::RunPart(size_t index) {
-  const size_t begin = std::min(n_, index * part_);
-  const size_t end = std::min(n_, begin + part_);
-  if (begin < end) (*body_)(index, begin, end);
+void ThreadPool::RunParts() {
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  for (;;) {
+    const uint64_t parts = (ticket >> 16) & 0xffff;
+    const uint64_t taken = ticket & 0xffff;
+    if (taken == parts) return;
+    // Whoever wins this part keeps the loop from ending, and so may read what describes it.
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    const size_t begin = taken * part_size_;
+    (*body_)(taken, begin, std::min(n_, begin + part_size_));
+    if (parts_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) parts_left_.notify_one();
+    ticket = ticket_.load(std::memory_order_acquire);
+  }
 }
 
-void ThreadPool::Work(size_t index) {
+void ThreadPool::Work() {
   uint32_t seen = 0;
   for (;;) {
     seen = WaitForChange(generation_, seen);
     if (stopping_.load(std::memory_order_relaxed)) return;
-    RunPart(index);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    RunParts();
   }
 }
 
@@ -134,13 +142,16 @@ void ThreadPool::For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, si
   }
   body_ = &body;
   n_ = n;
-  part_ = (grains + threads() - 1) / threads() * grain;
-  running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+  part_size_ = (grains + threads() - 1) / threads() * grain;
+  const size_t parts = (n + part_size_ - 1) / part_size_;
+  parts_left_.store(static_cast<uint32_t>(parts), std::memory_order_relaxed);
+  ticket_.store((((ticket_.load(std::memory_order_relaxed) >> 32) + 1) << 32) | (parts << 16),
+                std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  RunPart(0);
-  uint32_t left = running_.load(std::memory_order_acquire);
-  while (left != 0) left = WaitForChange(running_, left);
+  RunParts();
+  uint32_t left = parts_left_.load(std::memory_order_acquire);
+  while (left != 0) left = WaitForChange(parts_left_, left);
   ++barriers_;
 }
 

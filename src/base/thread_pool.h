@@ -12,10 +12,11 @@
 
 namespace kimi_k3 {
 
-// Runs loops over [0, n) on a fixed number of threads, the caller being one of them. The partition
-// depends on n, grain and the number of threads alone. For() is called from the thread that owns
-// the pool. Nothing is allocated after the constructor. Workers spin for some microseconds between
-// loops, then sleep.
+// Runs loops over [0, n) on a fixed number of threads, the caller being one of them. How a loop is
+// cut depends on n, grain and the number of threads alone; who takes which part depends on who is
+// free, so a thread that the system does not let run holds nobody up. For() is called from the
+// thread that owns the pool. Nothing is allocated after the constructor. Workers spin for some
+// microseconds between loops, then sleep.
 class ThreadPool final : public Parallel {
  public:
   // threads >= 1 counts the caller.
@@ -33,16 +34,19 @@ class ThreadPool final : public Parallel {
   uint64_t barriers() const { return barriers_; }
 
  private:
-  void Work(size_t index);
-  void RunPart(size_t index);
+  void Work();
+  // Takes parts of the loop in progress and runs them until none is left.
+  void RunParts();
 
   std::vector<std::thread> workers_;
-  // The loop in progress; written before generation_ is advanced, read after.
+  // The loop in progress; read only by who has taken a part of it.
   const FunctionRef<void(size_t, size_t, size_t)>* body_ = nullptr;
   size_t n_ = 0;
-  size_t part_ = 0;
+  size_t part_size_ = 0;
+  // Number of the loop (upper 32 bits), its parts (16 bits), parts taken (lower 16 bits).
+  std::atomic<uint64_t> ticket_{0};
+  std::atomic<uint32_t> parts_left_{0};
   std::atomic<uint32_t> generation_{0};
-  std::atomic<uint32_t> running_{0};
   std::atomic<bool> stopping_{false};
   uint64_t barriers_ = 0;
 };

@@ -43,7 +43,8 @@ int32_t ArgMax(std::span<const float> logits) {
   return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
-Logits Run(const GoldenCase& golden, size_t threads, size_t chunk) {
+// The prompt in pieces of `chunk` rows, then `greedy` tokens one by one.
+Logits ComputeLogits(const GoldenCase& golden, size_t threads, size_t chunk, size_t greedy) {
   Model model(golden.checkpoint, threads, chunk);
   const size_t vocabulary = model.config().vocabulary;
   SequenceState sequence(model.config(), golden.prompt_ids.size() + golden.greedy_ids.size());
@@ -63,7 +64,7 @@ Logits Run(const GoldenCase& golden, size_t threads, size_t chunk) {
   }
   std::vector<float> last(result.prompt.end() - static_cast<ptrdiff_t>(vocabulary),
                           result.prompt.end());
-  for (size_t n = 0; n < golden.greedy_ids.size(); ++n) {
+  for (size_t n = 0; n < greedy; ++n) {
     result.greedy.insert(result.greedy.end(), last.begin(), last.end());
     result.tokens.push_back(ArgMax(last));
     const Row row = {.sequence = &sequence, .token = result.tokens.back(), .wants_logits = true};
@@ -79,7 +80,8 @@ class Golden : public testing::TestWithParam<std::filesystem::path> {
 
 TEST_P(Golden, LogitsTokensAndStateAreRight) {
   const GoldenCase golden = LoadGoldenCase(GetParam());
-  const Logits logits = Run(golden, 1, golden.prompt_ids.size());
+  const Logits logits =
+      ComputeLogits(golden, 1, golden.prompt_ids.size(), golden.greedy_ids.size());
   ASSERT_EQ(logits.prompt.size(), golden.prompt_logits.size());
   EXPECT_LE(RelativeL2(logits.prompt.data(), golden.prompt_logits.data(), logits.prompt.size()),
             1e-5);
@@ -95,13 +97,14 @@ TEST_P(Golden, LogitsTokensAndStateAreRight) {
 }
 
 TEST_P(Golden, EveryBitIsTheSameForAllChunksThreadsAndInstructionSets) {
+  constexpr size_t kGreedy = 3;
   const GoldenCase golden = LoadGoldenCase(GetParam());
-  const Logits expected = Run(golden, 1, golden.prompt_ids.size());
+  const Logits expected = ComputeLogits(golden, 1, golden.prompt_ids.size(), kGreedy);
   for (const std::string& isa : kernels::UsableIsas()) {
     kernels::UseIsa(isa);
-    for (const size_t threads : {1, 2, 3}) {
-      for (const size_t chunk : {size_t{1}, size_t{7}, size_t{9}, golden.prompt_ids.size()}) {
-        const Logits other = Run(golden, threads, chunk);
+    for (const size_t threads : {1, 2}) {
+      for (const size_t chunk : {size_t{1}, size_t{7}, golden.prompt_ids.size()}) {
+        const Logits other = ComputeLogits(golden, threads, chunk, kGreedy);
         EXPECT_EQ(other.prompt, expected.prompt) << isa << " " << threads << " " << chunk;
         EXPECT_EQ(other.greedy, expected.greedy) << isa << " " << threads << " " << chunk;
         EXPECT_EQ(other.kda_state, expected.kda_state) << isa << " " << threads << " " << chunk;
@@ -112,7 +115,7 @@ TEST_P(Golden, EveryBitIsTheSameForAllChunksThreadsAndInstructionSets) {
 
 TEST_P(Golden, ASequenceIsTheSameAmongOthersAsAlone) {
   const GoldenCase golden = LoadGoldenCase(GetParam());
-  const Logits alone = Run(golden, 1, golden.prompt_ids.size());
+  const Logits alone = ComputeLogits(golden, 1, golden.prompt_ids.size(), 0);
   constexpr size_t kSequences = 4;
   constexpr size_t kMaxRows = 16;
   Model model(golden.checkpoint, 2, kMaxRows);
@@ -147,11 +150,13 @@ TEST_P(Golden, ASequenceIsTheSameAmongOthersAsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(GoldenFolders()), [](const auto& info) {
-  std::string name = info.param.filename();
+std::string CaseName(const testing::TestParamInfo<std::filesystem::path>& test_case) {
+  std::string name = test_case.param.filename();
   std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(GoldenFolders()), CaseName);
 
 // What the reference gives with a mistake put in on purpose; were the engine to make the same one,
 // the tests above would fail.

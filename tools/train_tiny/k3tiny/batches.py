@@ -9,7 +9,11 @@ from . import verses
 from .bpe import Tokenizer
 from .chat import Chat
 
-SHARES = {"austen": 0.43, "kjv": 0.38, "chat": 0.19}
+# The kinds of windows from a step on. Austen is the harder text, so it gets more once both are begun.
+SHARES = (
+    (0, {"austen": 0.43, "kjv": 0.38, "chat": 0.19}),
+    (250, {"austen": 0.54, "kjv": 0.26, "chat": 0.20}),
+)
 
 
 class Data:
@@ -38,7 +42,8 @@ class Batches:
     def window(self, step, index):
         """(kind, ids [length + 1], mask [length]); the mask is 1 where the next id is to be learned."""
         rng = np.random.default_rng([self.seed, step, index])
-        kind = list(SHARES)[rng.choice(len(SHARES), p=list(SHARES.values()))]
+        shares = next(shares for begin, shares in reversed(SHARES) if step >= begin)
+        kind = list(shares)[rng.choice(len(shares), p=list(shares.values()))]
         if kind == "chat":
             return kind, *self._pages(rng)
         stream = self.streams[kind]

@@ -22,10 +22,10 @@ Show prose at a temperature of about 0.7; greedy prose soon repeats itself. Ask 
 
 | text | source (Debian package) | training | held out | licence |
 |---|---|---|---|---|
-| Jane Austen, six novels (1811-1818) | `r-cran-janeaustenr` | {austen_train} | {austen_held} | novels out of copyright; package MIT, Julia Silge |
-| The Bible, King James Version (1611) | `bible-kjv-text` (read with `bible-kjv`) | {kjv_train} | {kjv_held} | copyright expired; the program, used only to print the text, is GPL-2+ |
+| Jane Austen, six novels (1811-1818) | `r-cran-janeaustenr` | {austen_train} | {austen_held_out} | novels out of copyright; package MIT, Julia Silge |
+| The Bible, King James Version (1611) | `bible-kjv-text` (read with `bible-kjv`) | {kjv_train} | {kjv_held_out} | copyright expired; the program, used only to print the text, is GPL-2+ |
 
-Every 25th chapter of each book is held out. About a fifth of the training windows are conversations made from the Bible:
+Every 25th chapter of each book is held out. A fifth of the training windows are conversations made from the Bible:
 a verse is asked by its reference and given, in K3's chat format. The weights contain no text of other origin; they may be
 used under the licence of this repository.
 
@@ -37,7 +37,7 @@ expert of width {expert_width}), sigmoid router with balanced selection bias, Si
 
 ## Measured
 
-Held-out bits per byte, float32, windows of 512 tokens, each from an empty state ([EOS] counts in the bits, not in the bytes):
+Held-out bits per byte, float32, windows of 1,024 tokens, each from an empty state ([EOS] counts in the bits, not in the bytes):
 
 | | Austen | King James Bible |
 |---|---|---|
@@ -82,7 +82,8 @@ def _size(numbers):
 
 def _recall(figures):
     taught = figures["verses"]["taught"]
-    return "\n".join(f"| {form.replace('{}', '...')} | {n} ({100 * n / taught:.1f} %) |" for form, n in figures["recall"].items())
+    rows = figures["recall"].items()
+    return "\n".join(f"| {form.replace('{}', '...')} | {n} ({100 * n / taught:.1f} %) |" for form, n in rows)
 
 
 def _samples(figures):
@@ -106,7 +107,7 @@ def card(figures, config, log):
         parameters=figures["parameters"] / 1e6,
         megabytes=figures["bytes"] / 1e6,
         taught=figures["verses"]["taught"],
-        **{f"{n}_{p}": _size(figures["texts"][f"{n}.{q}"]) for n in ("austen", "kjv") for p, q in (("train", "train"), ("held", "held_out"))},
+        **{name.replace(".", "_"): _size(numbers) for name, numbers in figures["texts"].items()},
         layers=text["num_hidden_layers"],
         hidden=text["hidden_size"],
         kda=len(linear["kda_layers"]),

@@ -104,7 +104,7 @@ def save(model, folder, tokenizer, context=1048576):
         shards[SHARDS - 1 if layer is None else layer * SHARDS // model.g.layers].append(item)
     index, total = {}, 0
     for i, tensors in enumerate(shards):
-        name = f"model-{i + 1:05d}-of-{SHARDS:05d}.safetensors"
+        name = f"model-{i + 1:05d}-of-{SHARDS:06d}.safetensors"
         total += _write_shard(folder / name, tensors)
         index.update({tensor: name for tensor, _, _ in tensors})
     ids = {

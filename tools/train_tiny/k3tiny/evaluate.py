@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from . import verses
 
-WINDOW = 512
+WINDOW = 1024
 
 
 def windows(stream, length=WINDOW):
@@ -18,7 +18,7 @@ def windows(stream, length=WINDOW):
 
 
 @torch.no_grad()
-def nats(model, pieces, batch=8):
+def nats(model, pieces, batch=4):
     """Sum of the losses over windows; equal lengths are computed together."""
     total, at = 0.0, 0
     while at < len(pieces):

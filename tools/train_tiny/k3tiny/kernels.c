@@ -66,17 +66,16 @@ void ConvSiluBackward(int batch, int length, int channels, const float* x, const
   }
 }
 
-// One position: decays S, corrects it by the delta rule, keeps the written value in d.
+// One position: decays S [key][value], corrects it by the delta rule, reads it.
 static inline void Advance(float* S, const float* q, const float* k, const float* v, const float* a, float beta,
-                           float* d, float* o) {
-  float u[kDim] = {0};
+                           float* o) {
+  float u[kDim] = {0}, d[kDim], out[kDim] = {0};
   for (int i = 0; i < kDim; ++i) {
     for (int j = 0; j < kDim; ++j) {
       S[i * kDim + j] *= a[i];
       u[j] += k[i] * S[i * kDim + j];
     }
   }
-  float out[kDim] = {0};
   for (int j = 0; j < kDim; ++j) d[j] = beta * (v[j] - u[j]);
   for (int i = 0; i < kDim; ++i) {
     for (int j = 0; j < kDim; ++j) {
@@ -84,7 +83,7 @@ static inline void Advance(float* S, const float* q, const float* k, const float
       out[j] += q[i] * S[i * kDim + j];
     }
   }
-  if (o) memcpy(o, out, sizeof(out));
+  memcpy(o, out, sizeof(out));
 }
 
 // q, k, v, a, o: [batch, length, heads, kDim]; beta: [batch, length, heads].
@@ -94,54 +93,70 @@ void Delta(int batch, int length, int heads, const float* q, const float* k, con
   int spans = (length + kSpan - 1) / kSpan;
   for (int b = 0; b < batch; ++b) {
     for (int h = 0; h < heads; ++h) {
-      float S[kDim * kDim] = {0}, d[kDim];
+      float S[kDim * kDim] = {0};
       for (int t = 0; t < length; ++t) {
         long row = ((long)b * length + t) * heads + h, at = row * kDim;
         if (t % kSpan == 0) {
           memcpy(checkpoints + (((long)b * heads + h) * spans + t / kSpan) * kDim * kDim, S, sizeof(S));
         }
-        Advance(S, q + at, k + at, v + at, a + at, beta[row], d, o + at);
+        Advance(S, q + at, k + at, v + at, a + at, beta[row], o + at);
       }
     }
   }
 }
 
-// The gradient of one position. On entry dS is the gradient of the state after it, on return of the
-// state before it. before and after are those states, d the written value.
-static inline void Retreat(float* dS, const float* before, const float* after, const float* q, const float* k,
-                           const float* v, const float* a, float beta, const float* d, const float* dout, float* dq,
-                           float* dk, float* dv, float* da, float* dbeta) {
-  float dd[kDim] = {0}, du[kDim], u[kDim] = {0};
-  for (int i = 0; i < kDim; ++i) {
-    float sum_q = 0, sum_k = 0;
-    for (int j = 0; j < kDim; ++j) {
-      dS[i * kDim + j] += q[i] * dout[j];
-      sum_q += after[i * kDim + j] * dout[j];
-      sum_k += dS[i * kDim + j] * d[j];
-      dd[j] += k[i] * dS[i * kDim + j];
-      u[j] += k[i] * a[i] * before[i * kDim + j];
-    }
-    dq[i] = sum_q;
-    dk[i] = sum_k;
-  }
-  float sum_beta = 0;
+// The backward pass keeps states as [value][key]: most of its sums then run over rows.
+
+// The state after one position from the one before; miss is v minus what the state predicted.
+static inline void AdvanceTransposed(const float* before, float* after, const float* k, const float* v, const float* a,
+                                     float beta, float* miss) {
   for (int j = 0; j < kDim; ++j) {
-    sum_beta += dd[j] * (v[j] - u[j]);
-    dv[j] = beta * dd[j];
-    du[j] = -dv[j];
+    float u = 0;
+    for (int i = 0; i < kDim; ++i) {
+      after[j * kDim + i] = before[j * kDim + i] * a[i];
+      u += k[i] * after[j * kDim + i];
+    }
+    miss[j] = v[j] - u;
+    for (int i = 0; i < kDim; ++i) after[j * kDim + i] += k[i] * (beta * miss[j]);
+  }
+}
+
+// The gradient of one position. On entry dS is the gradient of the state after it, on return of the
+// state before it.
+static inline void Retreat(float* dS, const float* before, const float* after, const float* q, const float* k,
+                           const float* a, float beta, const float* miss, const float* dout, float* dq, float* dk,
+                           float* dv, float* da, float* dbeta) {
+  float sum_q[kDim] = {0}, sum_k[kDim] = {0}, sum_decayed[kDim] = {0}, sum_a[kDim] = {0}, sum_beta = 0;
+  for (int j = 0; j < kDim; ++j) {
+    float* row = dS + j * kDim;
+    const float* s = before + j * kDim;
+    float dd = 0;
+    for (int i = 0; i < kDim; ++i) {
+      row[i] += q[i] * dout[j];
+      sum_q[i] += after[j * kDim + i] * dout[j];
+      sum_k[i] += row[i] * (beta * miss[j]);
+      dd += k[i] * row[i];
+    }
+    sum_beta += dd * miss[j];
+    dv[j] = beta * dd;
+    for (int i = 0; i < kDim; ++i) {
+      float grad = row[i] - k[i] * dv[j];
+      sum_decayed[i] += s[i] * dv[j];
+      sum_a[i] += grad * s[i];
+      row[i] = grad * a[i];
+    }
+  }
+  for (int i = 0; i < kDim; ++i) {
+    dq[i] = sum_q[i];
+    dk[i] = sum_k[i] - a[i] * sum_decayed[i];
+    da[i] = sum_a[i];
   }
   *dbeta = sum_beta;
+}
+
+static void Transpose(const float* in, float* out) {
   for (int i = 0; i < kDim; ++i) {
-    float sum_k = 0, sum_a = 0;
-    for (int j = 0; j < kDim; ++j) {
-      float s = before[i * kDim + j];
-      sum_k += s * du[j];
-      float grad = dS[i * kDim + j] + k[i] * du[j];
-      sum_a += grad * s;
-      dS[i * kDim + j] = grad * a[i];
-    }
-    dk[i] += a[i] * sum_k;
-    da[i] = sum_a;
+    for (int j = 0; j < kDim; ++j) out[j * kDim + i] = in[i * kDim + j];
   }
 }
 
@@ -149,23 +164,21 @@ void DeltaBackward(int batch, int length, int heads, const float* q, const float
                    const float* beta, const float* checkpoints, const float* dout, float* dq, float* dk, float* dv,
                    float* da, float* dbeta) {
   int spans = (length + kSpan - 1) / kSpan;
-  static _Thread_local float states[kSpan + 1][kDim * kDim];
-  float d[kSpan][kDim];
+  float states[kSpan + 1][kDim * kDim], miss[kSpan][kDim];
   for (int b = 0; b < batch; ++b) {
     for (int h = 0; h < heads; ++h) {
       float dS[kDim * kDim] = {0};
       for (int span = spans - 1; span >= 0; --span) {
         int begin = span * kSpan, count = length - begin < kSpan ? length - begin : kSpan;
-        memcpy(states[0], checkpoints + (((long)b * heads + h) * spans + span) * kDim * kDim, sizeof(states[0]));
+        Transpose(checkpoints + (((long)b * heads + h) * spans + span) * kDim * kDim, states[0]);
         for (int t = 0; t < count; ++t) {
           long row = ((long)b * length + begin + t) * heads + h, at = row * kDim;
-          memcpy(states[t + 1], states[t], sizeof(states[0]));
-          Advance(states[t + 1], q + at, k + at, v + at, a + at, beta[row], d[t], 0);
+          AdvanceTransposed(states[t], states[t + 1], k + at, v + at, a + at, beta[row], miss[t]);
         }
         for (int t = count - 1; t >= 0; --t) {
           long row = ((long)b * length + begin + t) * heads + h, at = row * kDim;
-          Retreat(dS, states[t], states[t + 1], q + at, k + at, v + at, a + at, beta[row], d[t], dout + at, dq + at,
-                  dk + at, dv + at, da + at, dbeta + row);
+          Retreat(dS, states[t], states[t + 1], q + at, k + at, a + at, beta[row], miss[t], dout + at, dq + at, dk + at,
+                  dv + at, da + at, dbeta + row);
         }
       }
     }
@@ -188,32 +201,39 @@ static inline uint16_t Round(float x) {
   return (uint16_t)((u.bits + 0x7fff + ((u.bits >> 16) & 1)) >> 16);
 }
 
-static inline float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+// With t = exp(-2 g / beta) and w = exp(-2 u / linear_beta): tanh(g / beta) = (1 - t) / (1 + t), and likewise
+// for u; for beta = 4 sigmoid(g) = 1 / (1 + t^2), so two exponentials and one division do.
+// The bounds keep the product of the three denominators finite; beyond them the gate is zero.
+enum { kSituBeta = 4 };
 
-static inline float Tanh(float x) { return 2.0f * Sigmoid(2.0f * x) - 1.0f; }
+static inline float Bounded(float x, float bound) { return x < -bound ? -bound : x > bound ? bound : x; }
 
-// gate_up: bf16 [rows, 2 * width], gates first; y: bf16 [rows, width].
-void Situ(int rows, int width, float beta, float linear_beta, const uint16_t* gate_up, uint16_t* y) {
+// gate_up: bf16 [rows, 2 * width], gates first; y: bf16 [rows, width]. Its beta is kSituBeta.
+void Situ(int rows, int width, float linear_beta, const uint16_t* gate_up, uint16_t* y) {
   for (long r = 0; r < rows; ++r) {
     const uint16_t* in = gate_up + r * 2 * width;
     for (int i = 0; i < width; ++i) {
-      float g = Widen(in[i]), u = Widen(in[width + i]);
-      y[r * width + i] = Round(beta * Tanh(g / beta) * Sigmoid(g) * linear_beta * Tanh(u / linear_beta));
+      float t = expf(Bounded(Widen(in[i]), 40) * (-2.0f / kSituBeta));
+      float w = expf(Bounded(Widen(in[width + i]) * (2.0f / linear_beta), 20) * -1.0f);
+      float top = kSituBeta * linear_beta * (1.0f - t) * (1.0f - w);
+      y[r * width + i] = Round(top / ((1.0f + t) * (1.0f + t * t) * (1.0f + w)));
     }
   }
 }
 
-void SituBackward(int rows, int width, float beta, float linear_beta, const uint16_t* gate_up, const uint16_t* dy,
+void SituBackward(int rows, int width, float linear_beta, const uint16_t* gate_up, const uint16_t* dy,
                   uint16_t* dgate_up) {
   for (long r = 0; r < rows; ++r) {
     const uint16_t* in = gate_up + r * 2 * width;
     uint16_t* out = dgate_up + r * 2 * width;
     for (int i = 0; i < width; ++i) {
-      float g = Widen(in[i]), u = Widen(in[width + i]), d = Widen(dy[r * width + i]);
-      float tg = Tanh(g / beta), tu = Tanh(u / linear_beta), s = Sigmoid(g);
-      float dgate = (1.0f - tg * tg) * s + beta * tg * s * (1.0f - s);
-      out[i] = Round(d * dgate * linear_beta * tu);
-      out[width + i] = Round(d * beta * tg * s * (1.0f - tu * tu));
+      float d = Widen(dy[r * width + i]);
+      float t = expf(Bounded(Widen(in[i]), 40) * (-2.0f / kSituBeta));
+      float w = expf(Bounded(Widen(in[width + i]) * (2.0f / linear_beta), 20) * -1.0f);
+      float p = 1.0f + t, q = 1.0f + t * t, z = 1.0f + w, inverse = 1.0f / (p * q * z);
+      float tg = (1.0f - t) * inverse * q * z, s = inverse * p * z, tu = (1.0f - w) * inverse * p * q;
+      out[i] = Round(d * s * ((1.0f - tg * tg) + kSituBeta * tg * (1.0f - s)) * linear_beta * tu);
+      out[width + i] = Round(d * kSituBeta * tg * s * (1.0f - tu * tu));
     }
   }
 }

@@ -76,13 +76,13 @@ class _Delta(torch.autograd.Function):
 
 class _Situ(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gate_up, beta, linear_beta):
+    def forward(ctx, gate_up, linear_beta):
         gate_up = gate_up.contiguous()
         width = gate_up.shape[-1] // 2
         y = gate_up.new_empty(*gate_up.shape[:-1], width)
-        ctx.betas = beta, linear_beta
+        ctx.linear_beta = linear_beta
         ctx.save_for_backward(gate_up)
-        _call(_library(32, 4).Situ, y.numel() // width, width, *ctx.betas, gate_up, y)
+        _call(_library(32, 4).Situ, y.numel() // width, width, ctx.linear_beta, gate_up, y)
         return y
 
     @staticmethod
@@ -90,13 +90,13 @@ class _Situ(torch.autograd.Function):
         (gate_up,) = ctx.saved_tensors
         grad = torch.empty_like(gate_up)
         width = dy.shape[-1]
-        _call(_library(32, 4).SituBackward, dy.numel() // width, width, *ctx.betas, gate_up, dy.contiguous(), grad)
-        return grad, None, None
+        _call(_library(32, 4).SituBackward, dy.numel() // width, width, ctx.linear_beta, gate_up, dy.contiguous(), grad)
+        return grad, None
 
 
-def situ_bf16(gate_up, beta, linear_beta):
-    """SiTU of bfloat16 [..., gates | ups], computed in float32, rounded once."""
-    return _Situ.apply(gate_up, float(beta), float(linear_beta))
+def situ_bf16(gate_up, linear_beta):
+    """SiTU with beta 4 of bfloat16 [..., gates | ups], computed in float32, rounded once."""
+    return _Situ.apply(gate_up, float(linear_beta))
 
 
 def conv_silu(x, weight):

@@ -58,7 +58,8 @@ def measure(data, folder, weights_file):
     figures["verses"] = {"taught": len(data.lessons), "always": always}
     figures["not_always"] = [r for r in data.lessons if r not in set(always)]
     figures["samples"] = _samples(stored, data)
-    figures["bytes"] = sum(f.stat().st_size for f in Path(folder).iterdir() if f.suffix in (".safetensors", ".json", ".model"))
+    files = [f for f in Path(folder).iterdir() if f.suffix in (".safetensors", ".json", ".model")]
+    figures["bytes"] = sum(f.stat().st_size for f in files)
     figures["parameters"] = sum(p.numel() for p in stored.parameters())
     figures["texts"] = data.facts["texts"]
     return figures

@@ -42,7 +42,10 @@ def rms(x, weight, eps):
 def attention_residual(sources, proj, norm, eps):
     """The softmax mixture of the block vectors and the running sum."""
     direction = proj[0] * norm
-    scores = [(v * direction).sum(-1, keepdim=True) * torch.rsqrt(v.square().mean(-1, keepdim=True) + eps) for v in sources]
+    scores = []
+    for v in sources:
+        scale = torch.rsqrt(v.square().mean(-1, keepdim=True) + eps)
+        scores.append((v * direction).sum(-1, keepdim=True) * scale)
     top = scores[0]
     for s in scores[1:]:
         top = torch.maximum(top, s)
@@ -61,8 +64,8 @@ def plain_norm(x, weight, eps, product):
 
 
 def situ(gate_up, beta, linear_beta):
-    if gate_up.dtype == torch.bfloat16:
-        return situ_bf16(gate_up, beta, linear_beta)
+    if gate_up.dtype == torch.bfloat16 and beta == 4.0:
+        return situ_bf16(gate_up, linear_beta)
     gate, up = gate_up.float().chunk(2, -1)
     bounded = beta * torch.tanh(gate / beta) * torch.sigmoid(gate)
     return (bounded * linear_beta * torch.tanh(up / linear_beta)).to(gate_up.dtype)

@@ -39,7 +39,8 @@ def draw(series):
         return LEFT + inner_w * x / right, TOP + inner_h * (HIGH - min(y, HIGH)) / (HIGH - LOW)
 
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         _text(WIDTH / 2, 22, "Bits per byte while training", extra=' font-size="15"'),
         _text(WIDTH / 2, HEIGHT - 12, "million tokens read"),
@@ -55,8 +56,9 @@ def draw(series):
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*p) for p in points))
         out.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
         y = TOP + 16 + 18 * at
-        out.append(f'<line x1="{WIDTH - 230}" y1="{y}" x2="{WIDTH - 205}" y2="{y}" stroke="{COLOURS[name]}" stroke-width="3"/>')
-        out.append(_text(WIDTH - 198, y + 4, name, "start"))
+        left = WIDTH - 230
+        out.append(f'<line x1="{left}" y1="{y}" x2="{left + 25}" y2="{y}" stroke="{COLOURS[name]}" stroke-width="3"/>')
+        out.append(_text(left + 32, y + 4, name, "start"))
     return "\n".join(out + ["</svg>"]) + "\n"
 
 

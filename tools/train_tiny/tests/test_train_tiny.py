@@ -77,7 +77,9 @@ class Vocabulary(unittest.TestCase):
         roles = [m["role"] for m in messages]
         plain = all(set(m) == {"role", "content"} and isinstance(m["content"], str) for m in messages)
         ascii_only = plain and all(m["content"].isascii() for m in messages)
-        if roles not in (["user"], ["system", "user"]) or not ascii_only or set(options) - {"thinking", "thinking_effort"}:
+        if roles not in (["user"], ["system", "user"]) or not ascii_only:
+            return None
+        if set(options) - {"thinking", "thinking_effort"}:
             return None
         effort = options.get("thinking_effort")
         if options.get("thinking", True) == (effort is None):
@@ -130,9 +132,9 @@ class Kernels(unittest.TestCase):
         self.compare(delta_rule, plain, [q, k, v, torch.rand(2, 37, 3, 32), torch.rand(2, 37, 3)], 1e-6)
 
     def test_situ_in_bf16_is_the_float32_one_rounded(self):
-        x = 3 * torch.randn(50, 128)
+        x = 8 * torch.randn(50, 128)
         a, b = x.bfloat16().requires_grad_(), x.bfloat16().float().requires_grad_()
-        ours, plain = situ_bf16(a, 4.0, 25.0), situ(b, 4.0, 25.0)
+        ours, plain = situ_bf16(a, 25.0), situ(b, 4.0, 25.0)
         ours.float().sum().backward()
         plain.sum().backward()
         self.assertLess(distance(ours, plain), 3e-3)

@@ -48,6 +48,12 @@ struct ChatMessage {
   std::string tool_call_id;          // tool: the id of the call that this is the result of
   std::string tool;                  // tool: name of the function where no id tells it
   std::string tools;                 // system: JSON array of further tools; replaces the content
+  // assistant: where not empty, the ids of ChatParser::CompleteTurn for this message, generated
+  // from the opening of generated_start on. They are rendered in place of reasoning, content and
+  // calls (if the prompt would open the same channel), so that the prompt extends exactly what was
+  // processed before; encoding the text again may give other ids.
+  std::vector<TokenId> generated;
+  Channel generated_start = Channel::kNone;
 
   static ChatMessage System(std::string text);
   static ChatMessage User(std::string text);
@@ -79,6 +85,7 @@ ChatRequest ParseChatRequest(std::string_view request_json);
 struct ChatSegment {
   std::string text;
   SpecialText special_text = SpecialText::kPlain;
+  std::vector<TokenId> ids = {};  // where not empty, these stand in place of the text
   bool operator==(const ChatSegment&) const = default;
 };
 

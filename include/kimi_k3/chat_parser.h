@@ -57,6 +57,12 @@ class ChatParser {
   // The channel that text would go to now; kNone also inside tool calls.
   Channel channel() const;
 
+  // The ids of a turn as they stand in a transcript (ChatMessage::generated): the generated ids up
+  // to their end, without a stop token or an unfinished tag, then the closing tags of whatever is
+  // open and <|end_of_msg|>. Throws as Append does.
+  static std::vector<TokenId> CompleteTurn(const Tokenizer& tokenizer, std::span<const TokenId> ids,
+                                           Channel start);
+
  private:
   class Machine;
   std::unique_ptr<Machine> machine_;

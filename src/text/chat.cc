@@ -91,7 +91,8 @@ class ChatRenderer {
       Prefill(request_.messages.back());
     } else if (request_.add_generation_prompt) {
       writer_.OpenTag("message", {{"role", "assistant"}});
-      OpenChannel(request_.thinking ? Channel::kThink : Channel::kResponse);
+      open_channel_ = request_.thinking ? Channel::kThink : Channel::kResponse;
+      OpenChannel(open_channel_);
       uncounted_segments_ = 3;  // of the channel's opening tag
     }
     return writer_.Take();
@@ -216,6 +217,11 @@ class ChatRenderer {
       Content(message);
     } else {
       OpenMessage(message);
+      if (IsReplay(message)) {
+        OpenChannel(message.generated_start);
+        writer_.Ids(message.generated);
+        return;
+      }
       if (message.role == ChatRole::kAssistant) {
         AssistantChannels(message, placed.source_index);
       } else {
@@ -239,6 +245,13 @@ class ChatRenderer {
         writer_.Body(part.text);
       }
     }
+  }
+
+  // Whether the message is rendered from its generated ids, which include its end.
+  bool IsReplay(const ChatMessage& message) const {
+    const Channel start = request_.thinking ? Channel::kThink : Channel::kResponse;
+    return message.role == ChatRole::kAssistant && !message.generated.empty() &&
+           message.generated_start == start;
   }
 
   // Reasoning that is only white space counts as none.
@@ -303,19 +316,20 @@ class ChatRenderer {
         request_.thinking ? ReasoningOf(message) : std::string_view();
     OpenMessage(message);
     if (!reasoning.empty()) {
-      OpenChannel(Channel::kThink);
+      open_channel_ = Channel::kThink;
+      OpenChannel(open_channel_);
       writer_.Body(reasoning);
     }
     if (HasContent(message)) {
       if (!reasoning.empty()) writer_.CloseTag("think");
-      OpenChannel(Channel::kResponse);
+      open_channel_ = Channel::kResponse;
+      OpenChannel(open_channel_);
       Content(message);
     }
   }
 
   void OpenChannel(Channel channel) {
     writer_.OpenTag(channel == Channel::kThink ? "think" : "response");
-    open_channel_ = channel;
   }
 
   static bool HasContent(const ChatMessage& message) {
@@ -360,7 +374,12 @@ RenderedChat RenderChat(const Tokenizer& tokenizer, const ChatRequest& request) 
   rendered.start = renderer.open_channel();
   const size_t counted = segments.size() - renderer.uncounted_segments();
   for (size_t i = 0; i < segments.size(); ++i) {
-    tokenizer.Encode(segments[i].text, segments[i].special_text, rendered.ids);
+    const ChatSegment& segment = segments[i];
+    if (segment.ids.empty()) {
+      tokenizer.Encode(segment.text, segment.special_text, rendered.ids);
+    } else {
+      rendered.ids.insert(rendered.ids.end(), segment.ids.begin(), segment.ids.end());
+    }
     if (i < counted) rendered.usage_tokens = rendered.ids.size();
   }
   return rendered;

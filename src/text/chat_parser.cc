@@ -18,11 +18,20 @@ class ChatParser::Machine {
   Machine(const Tokenizer& tokenizer, Channel start) : tokenizer_(tokenizer) {
     if (start == Channel::kThink) place_ = Place::kThink;
     if (start == Channel::kResponse) place_ = Place::kResponse;
+    kept_place_ = place_;
   }
 
   ChatDelta Append(TokenId id) {
     const std::string_view bytes = tokenizer_.TokenBytes(id);
-    if (place_ != Place::kEnded) Take(id, bytes);
+    if (place_ != Place::kEnded) {
+      const bool is_stop = IsStop(id);
+      Take(id, bytes);
+      ++taken_ids_;
+      if (!is_stop && IsWorthKeeping()) {
+        kept_ids_ = taken_ids_;
+        kept_place_ = place_;
+      }
+    }
     return std::exchange(delta_, {});
   }
 
@@ -38,6 +47,19 @@ class ChatParser::Machine {
   FinishReason finish_reason() const {
     if (!ended()) return FinishReason::kLength;
     return has_calls_ ? FinishReason::kToolCalls : FinishReason::kStop;
+  }
+
+  // How many of the ids so far a transcript keeps: without a stop token, an unfinished tag, a call
+  // that was cut off, or a tools channel without a call.
+  size_t kept_ids() const { return kept_ids_; }
+
+  // The tags that are open after the kept ids, the innermost first.
+  std::vector<std::string_view> OpenTags() const {
+    if (kept_place_ == Place::kThink) return {"think", "message"};
+    if (kept_place_ == Place::kResponse) return {"response", "message"};
+    if (kept_place_ == Place::kTools) return {"tools", "message"};
+    if (kept_place_ == Place::kBetween) return {"message"};
+    return {};
   }
 
   Channel channel() const {
@@ -63,12 +85,21 @@ class ChatParser::Machine {
   bool IsInsideValue() const { return place_ == Place::kArgument || place_ == Place::kJson; }
   bool IsInsideCall() const { return place_ == Place::kCall || IsInsideValue(); }
 
+  bool IsStop(TokenId id) const {
+    const std::vector<TokenId>& stops = tokenizer_.StopTokens();
+    return std::find(stops.begin(), stops.end(), id) != stops.end();
+  }
+
+  bool IsWorthKeeping() const {
+    if (header_ || IsInsideCall()) return false;
+    return place_ != Place::kTools || tools_have_call_;
+  }
+
   void Take(TokenId id, std::string_view bytes) {
     const ControlTokens& control = tokenizer_.control_tokens();
     const bool is_marker = id == control.open || id == control.close;
-    const auto& stops = tokenizer_.StopTokens();
     if (is_marker || id == control.end_of_message) HeaderIsText();
-    if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
+    if (IsStop(id)) {
       header_.reset();
       EndTurn();
     } else if (is_marker) {
@@ -118,13 +149,16 @@ class ChatParser::Machine {
 
   bool OpenTools() {
     if (IsInsideValue()) return false;
-    if (place_ != Place::kTools) Enter(Place::kTools);
+    if (place_ == Place::kTools) return true;
+    Enter(Place::kTools);
+    tools_have_call_ = false;
     return true;
   }
 
   // A call that is still open is cut off and does not count.
   bool OpenCall(const text::TagHeader& tag) {
     if (place_ == Place::kThink || place_ == Place::kResponse) return false;
+    if (place_ == Place::kBetween) tools_have_call_ = false;
     Enter(Place::kCall);
     call_.emplace(tag.Attribute("tool").value_or(""));
     return true;
@@ -207,6 +241,7 @@ class ChatParser::Machine {
     if (auto call = call_->Build()) {
       delta_.tool_calls.push_back(std::move(*call));
       has_calls_ = true;
+      tools_have_call_ = true;
     }
     Enter(Place::kTools);
   }
@@ -263,6 +298,10 @@ class ChatParser::Machine {
   std::optional<std::string> type_;
   std::string value_;  // bytes of the argument or json block
   bool has_calls_ = false;
+  bool tools_have_call_ = false;  // the tools channel that is open
+  size_t taken_ids_ = 0;
+  size_t kept_ids_ = 0;
+  Place kept_place_ = Place::kBetween;
 };
 
 ChatParser::ChatParser(const Tokenizer& tokenizer, Channel start)
@@ -276,6 +315,22 @@ ChatDelta ChatParser::Finish() { return machine_->Finish(); }
 bool ChatParser::ended() const { return machine_->ended(); }
 FinishReason ChatParser::finish_reason() const { return machine_->finish_reason(); }
 Channel ChatParser::channel() const { return machine_->channel(); }
+
+std::vector<TokenId> ChatParser::CompleteTurn(const Tokenizer& tokenizer,
+                                              std::span<const TokenId> ids, Channel start) {
+  Machine machine(tokenizer, start);
+  for (const TokenId id : ids) machine.Append(id);
+  const ControlTokens& control = tokenizer.control_tokens();
+  const std::span<const TokenId> kept = ids.first(machine.kept_ids());
+  std::vector<TokenId> turn(kept.begin(), kept.end());
+  for (const std::string_view tag : machine.OpenTags()) {
+    turn.push_back(control.close);
+    tokenizer.Encode(tag, SpecialText::kPlain, turn);
+    turn.push_back(control.sep);
+  }
+  turn.push_back(control.end_of_message);
+  return turn;
+}
 
 std::string_view FinishReasonName(FinishReason reason) {
   switch (reason) {

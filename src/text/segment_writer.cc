@@ -57,13 +57,17 @@ void SegmentWriter::Body(std::string_view body) {
   Plain(body);
 }
 
+void SegmentWriter::Ids(std::vector<TokenId> ids) {
+  segments_.push_back({{}, SpecialText::kPlain, std::move(ids)});
+}
+
 void SegmentWriter::Image() {
   if (used_images_ == image_prompts_.size()) {
     Fail(ErrorKind::kUsage, "the messages have more images than the {} image prompts given",
          image_prompts_.size());
   }
   const std::string& prompt = image_prompts_[used_images_++];
-  if (!prompt.empty()) segments_.push_back({prompt, SpecialText::kRecognised});
+  if (!prompt.empty()) segments_.push_back({prompt, SpecialText::kRecognised, {}});
 }
 
 std::vector<ChatSegment> SegmentWriter::Take() {
@@ -75,11 +79,11 @@ std::vector<ChatSegment> SegmentWriter::Take() {
 }
 
 void SegmentWriter::Marker(std::string_view marker) {
-  segments_.push_back({std::string(marker), SpecialText::kRecognised});
+  segments_.push_back({std::string(marker), SpecialText::kRecognised, {}});
 }
 
 void SegmentWriter::Plain(std::string_view text) {
-  if (!text.empty()) segments_.push_back({std::string(text), SpecialText::kPlain});
+  if (!text.empty()) segments_.push_back({std::string(text), SpecialText::kPlain, {}});
 }
 
 }  // namespace kimi_k3::text

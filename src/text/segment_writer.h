@@ -33,6 +33,9 @@ class SegmentWriter {
   // Text that is encoded by itself; nothing where empty.
   void Body(std::string_view body);
 
+  // Ids that stand for themselves.
+  void Ids(std::vector<TokenId> ids);
+
   // The place of an image; throws Error(kUsage) where the prompts are used up.
   void Image();
 

@@ -8,6 +8,7 @@
 #include "cli/exit_code.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
+#include "cli/tokenize_command.h"
 
 namespace kimi_k3 {
 namespace {
@@ -25,6 +26,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   RunOptions run_options;
   AddRunOptions(app, run_options);
+  AddTokenizeCommand(app);
   ExitCode code = kExitDone;
   app.final_callback([&] {
     if (app.get_subcommands().empty()) code = RunCommand(run_options);

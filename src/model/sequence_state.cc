@@ -5,14 +5,30 @@
 #include <cstring>
 
 #include "base/bf16.h"
+#include "base/checked_math.h"
+#include "base/error.h"
 
 namespace kimi_k3 {
 namespace {
+
+// Far beyond any memory, and far enough below 2^64 that a sum over all layers cannot overflow.
+constexpr uint64_t kMostCacheBytes = uint64_t{1} << 48;
 
 size_t ElementBytes(kernels::CacheType type) { return type == kernels::CacheType::kF32 ? 4 : 2; }
 
 size_t StateFloats(const KdaConfig& kda) { return kda.heads * kda.head_dim * kda.head_dim; }
 size_t TailFloats(const KdaConfig& kda) { return 3 * (kda.conv_taps - 1) * kda.width(); }
+
+// Bytes of one layer's latent cache. The number of positions is whatever the user asked for.
+uint64_t CacheBytes(const MlaConfig& mla, size_t max_positions, kernels::CacheType type) {
+  const auto bytes = CheckedMul(max_positions, mla.cache_width() * ElementBytes(type));
+  if (!bytes || *bytes > kMostCacheBytes) {
+    Fail(ErrorKind::kBudget,
+         "a context of {} positions is more than any memory holds: ask for a smaller one (-c)",
+         max_positions);
+  }
+  return *bytes;
+}
 
 }  // namespace
 
@@ -24,8 +40,8 @@ SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
       layers_(config.layers) {
   for (size_t l = 0; l < config.layers; ++l) {
     if (config.IsMla(l)) {
-      layers_[l].cache = AlignedBuffer<std::byte>(max_positions * config.mla.cache_width() *
-                                                  ElementBytes(cache_type));
+      layers_[l].cache =
+          AlignedBuffer<std::byte>(CacheBytes(config.mla, max_positions, cache_type));
     } else {
       layers_[l].kda_state = AlignedBuffer<float>(StateFloats(config.kda));
       layers_[l].conv_tail = AlignedBuffer<float>(TailFloats(config.kda));
@@ -70,7 +86,7 @@ uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,
   uint64_t bytes = 0;
   for (size_t l = 0; l < config.layers; ++l) {
     if (config.IsMla(l)) {
-      bytes += uint64_t{max_positions} * config.mla.cache_width() * ElementBytes(cache_type);
+      bytes += CacheBytes(config.mla, max_positions, cache_type);
     } else {
       bytes += uint64_t{4} * (StateFloats(config.kda) + TailFloats(config.kda));
     }

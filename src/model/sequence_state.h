@@ -17,7 +17,8 @@ namespace kimi_k3 {
 class SequenceState {
  public:
   // Room for `max_positions` positions; pages of the latent cache are touched only as they fill.
-  // config must outlive the state.
+  // config must outlive the state. Throws Error(kBudget) for positions that no memory could hold,
+  // std::bad_alloc where this machine's does not.
   SequenceState(const ModelConfig& config, size_t max_positions,
                 kernels::CacheType cache_type = kernels::CacheType::kF32);
 
@@ -41,7 +42,7 @@ class SequenceState {
   // Counts `n` more positions as done.
   void Advance(size_t n) { positions_ += n; }
 
-  // Bytes that a state of this size takes when its cache is full.
+  // Bytes that a state of this size takes when its cache is full; throws Error(kBudget) as above.
   static uint64_t Bytes(const ModelConfig& config, size_t max_positions,
                         kernels::CacheType cache_type);
 

@@ -23,13 +23,18 @@ Transformer::Transformer(const ModelConfig& config, WeightStream& weights, Paral
 void Transformer::Forward(std::span<const Row> rows, std::span<float> logits) {
   const std::vector<RowRun> runs = RowRuns(rows);
   CheckRows(rows);
-  compute_.weights.BeginPass(std::ranges::any_of(rows, &Row::wants_logits));
+  const auto wanted = static_cast<size_t>(std::ranges::count_if(rows, &Row::wants_logits));
+  if (logits.size() != wanted * compute_.config.vocabulary) {
+    throw std::logic_error("logits must have room for exactly the rows that want them");
+  }
+  workspace_.Release();  // an earlier pass may have ended half-way
+  compute_.weights.BeginPass(wanted != 0);
   Embed(rows);
   for (size_t layer = 0; layer < compute_.config.layers; ++layer) {
     RunLayer(layer, runs, rows.size());
     if (observer_) observer_(layer);
   }
-  Logits(rows, logits);
+  if (wanted != 0) Logits(rows, wanted, logits);
   for (const RowRun& run : runs) run.sequence->Advance(run.count);
 }
 
@@ -78,13 +83,8 @@ void Transformer::RunLayer(size_t layer, std::span<const RowRun> runs, size_t ro
   kernels::AddInPlace(p, output.data, rows * hidden);
 }
 
-void Transformer::Logits(std::span<const Row> rows, std::span<float> logits) {
+void Transformer::Logits(std::span<const Row> rows, size_t wanted, std::span<float> logits) {
   const ModelConfig& config = compute_.config;
-  const size_t wanted = static_cast<size_t>(std::ranges::count_if(rows, &Row::wants_logits));
-  if (logits.size() != wanted * config.vocabulary) {
-    throw std::logic_error("logits must have room for exactly the rows that want them");
-  }
-  if (wanted == 0) return;
   const float* x = workspace_.residual();
   if (config.attn_res_block != 0) {
     Mix(vectors_.output_mix, config.BlocksBefore(config.layers), rows.size(), workspace_.mixed());

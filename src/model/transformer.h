@@ -46,7 +46,7 @@ class Transformer {
   void RunLayer(size_t layer, std::span<const RowRun> runs, size_t rows);
   void Mix(const MixVector& mix, size_t blocks, size_t rows, float* out);
   void Norm(const float* x, const std::vector<float>& weight, size_t rows);
-  void Logits(std::span<const Row> rows, std::span<float> logits);
+  void Logits(std::span<const Row> rows, size_t wanted, std::span<float> logits);
 
   Compute compute_;
   ModelVectors vectors_;

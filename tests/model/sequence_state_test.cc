@@ -1,0 +1,141 @@
+// The state of one sequence: sizes, emptiness, and the rounding of the latent cache.
+#include "model/sequence_state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/bf16.h"
+#include "kimi_k3/error.h"
+#include "model/test_model.h"
+
+namespace kimi_k3 {
+namespace {
+
+using kernels::CacheType;
+
+size_t FirstLayer(const ModelConfig& config, bool mla) {
+  return static_cast<size_t>(std::ranges::find(config.mla_layers, mla) - config.mla_layers.begin());
+}
+
+TEST(SequenceState, BytesAreThoseOfEveryPartOfEveryGeometry) {
+  for (const TestGeometry& geometry : TestGeometries()) {
+    const ModelConfig& config = geometry.config;
+    for (const CacheType type : {CacheType::kF32, CacheType::kBf16}) {
+      constexpr size_t kPositions = 7;
+      SequenceState state(config, kPositions, type);
+      uint64_t bytes = 0;
+      for (size_t l = 0; l < config.layers; ++l) {
+        bytes += state.KdaState(l).size_bytes() + state.ConvTail(l).size_bytes();
+        if (config.IsMla(l)) {
+          bytes += kPositions * state.Cache(l).width * (type == CacheType::kF32 ? 4 : 2);
+        } else {
+          EXPECT_EQ(state.KdaState(l).size(),
+                    config.kda.heads * config.kda.head_dim * config.kda.head_dim);
+          EXPECT_EQ(state.ConvTail(l).size(),
+                    3 * (config.kda.conv_taps - 1) * config.kda.heads * config.kda.head_dim);
+        }
+      }
+      EXPECT_EQ(SequenceState::Bytes(config, kPositions, type), bytes) << geometry.name;
+    }
+  }
+}
+
+TEST(SequenceState, BytesAtTheRealSizeAreThoseOfTheDesign) {
+  ModelConfig config;
+  config.layers = 93;
+  config.kda = {.heads = 96, .head_dim = 128, .conv_taps = 4, .gate_lower_bound = -5.0F};
+  config.mla = {.heads = 96, .kv_lora_rank = 512, .qk_rope_head_dim = 64};
+  for (size_t l = 1; l <= 93; ++l) config.mla_layers.push_back(l % 4 == 0 || l == 93);
+  const uint64_t recurrent = SequenceState::Bytes(config, 0, CacheType::kF32);
+  EXPECT_EQ(recurrent, uint64_t{69} * 4 * (96 * 128 * 128 + 3 * 3 * 96 * 128));
+  EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kF32) - recurrent,
+            uint64_t{2048} * 24 * 576 * 4);
+  EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kBf16) - recurrent,
+            uint64_t{2048} * 27648);
+}
+
+TEST(SequenceState, ANewStateIsEmptyAndResetMakesItSoAgain) {
+  const ModelConfig config = TestConfig("KimiK3Like");
+  SequenceState state(config, 9);
+  const size_t kda = FirstLayer(config, false);
+  const auto empty = [&] {
+    const auto is_zero = [](float x) { return x == 0.0F; };
+    return state.positions() == 0 && std::ranges::all_of(state.KdaState(kda), is_zero) &&
+           std::ranges::all_of(state.ConvTail(kda), is_zero);
+  };
+  EXPECT_TRUE(empty());
+  EXPECT_EQ(state.max_positions(), 9U);
+  state.Advance(3);
+  state.Advance(2);
+  EXPECT_EQ(state.positions(), 5U);
+  std::ranges::fill(state.KdaState(kda), 2.0F);
+  std::ranges::fill(state.ConvTail(kda), 3.0F);
+  EXPECT_FALSE(empty());
+  state.Reset();
+  EXPECT_TRUE(empty());
+  EXPECT_EQ(state.max_positions(), 9U);
+}
+
+TEST(SequenceState, CacheRowsAreKeptAsTheyAreInF32) {
+  const ModelConfig config = TestConfig("KimiK3Like");
+  SequenceState state(config, 3);
+  const size_t layer = FirstLayer(config, true);
+  const size_t width = config.mla.cache_width();
+  std::vector<float> rows(3 * width);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = 1.0F / static_cast<float>(i + 1);
+  for (const size_t position : {2, 0, 1}) {
+    state.WriteCacheRow(layer, position, std::span(rows).subspan(position * width, width));
+  }
+  const kernels::LatentCacheView cache = state.Cache(layer);
+  EXPECT_EQ(cache.type, CacheType::kF32);
+  EXPECT_EQ(cache.width, width);
+  EXPECT_EQ(cache.latent, config.mla.kv_lora_rank);
+  EXPECT_EQ(std::memcmp(cache.data, rows.data(), rows.size() * sizeof(float)), 0);
+}
+
+TEST(SequenceState, CacheRowsAreRoundedToTheNearestInBf16) {
+  const ModelConfig config = TestConfig("KimiK3Like");
+  SequenceState state(config, 2, CacheType::kBf16);
+  const size_t layer = FirstLayer(config, true);
+  const size_t width = config.mla.cache_width();
+  std::vector<float> row(width, -0.1F);
+  // Ties go to the even neighbour, others to the nearer one.
+  row[0] = 1.0F + 0x1p-8F;
+  row[1] = 1.0F + 0x3p-8F;
+  row[2] = 1.0F + 0x1p-8F + 0x1p-20F;
+  row[3] = -2.0F;
+  state.WriteCacheRow(layer, 1, row);
+  const kernels::LatentCacheView cache = state.Cache(layer);
+  EXPECT_EQ(cache.type, CacheType::kBf16);
+  std::vector<float> stored(width);
+  for (size_t i = 0; i < width; ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, cache.data + (width + i) * sizeof(bits), sizeof(bits));
+    stored[i] = Bf16ToFloat(bits);
+  }
+  EXPECT_EQ(stored[0], 1.0F);
+  EXPECT_EQ(stored[1], 1.0F + 0x1p-6F);
+  EXPECT_EQ(stored[2], 1.0F + 0x1p-7F);
+  EXPECT_EQ(stored[3], -2.0F);
+  EXPECT_EQ(stored[4], -0.10009765625F);
+}
+
+TEST(SequenceState, AContextBeyondAllMemoryIsRefusedInsteadOfWrappingAround) {
+  const ModelConfig config = TestConfig("AllMlaDense");
+  for (const size_t positions :
+       {std::numeric_limits<size_t>::max(), size_t{1} << 63, size_t{1} << 61}) {
+    try {
+      const SequenceState state(config, positions);
+      FAIL() << positions;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+      EXPECT_NE(std::string(error.what()).find("context"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -23,6 +23,13 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// The value where it is a whole number of at least 0, written as one.
+std::optional<uint64_t> WholeNumber(const nlohmann::json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  if (value.is_number_integer() && value.get<int64_t>() >= 0) return value.get<uint64_t>();
+  return std::nullopt;
+}
+
 // A bound as people write it: 16777216, 0.001, 1e+06.
 std::string NumberText(double value) { return fmt::format("{:g}", value); }
 
@@ -83,10 +90,8 @@ std::optional<uint64_t> ConfigFields::Size(std::string_view name, SizeRange rang
                                            Presence presence) {
   const nlohmann::json* value = Value(name, presence);
   if (value == nullptr) return std::nullopt;
-  if (value->is_number_unsigned()) {
-    const auto size = value->get<uint64_t>();
-    if (size >= range.least && size <= range.most) return size;
-  }
+  const auto size = WholeNumber(*value);
+  if (size && *size >= range.least && *size <= range.most) return size;
   RefuseValue(name, *value, fmt::format("a whole number from {} to {}", range.least, range.most));
   return std::nullopt;
 }
@@ -131,13 +136,13 @@ std::optional<std::vector<uint64_t>> ConfigFields::SizeList(std::string_view nam
   }
   std::vector<uint64_t> sizes;
   for (const nlohmann::json& element : *value) {
-    const bool whole = element.is_number_unsigned();
-    if (!whole || element.get<uint64_t>() < range.least || element.get<uint64_t>() > range.most) {
+    const auto size = WholeNumber(element);
+    if (!size || *size < range.least || *size > range.most) {
       Refuse(name, fmt::format("holds {}; each must be a whole number from {} to {}",
                                JsonExcerpt(element), range.least, range.most));
       return std::nullopt;
     }
-    sizes.push_back(element.get<uint64_t>());
+    sizes.push_back(*size);
   }
   return sizes;
 }

@@ -151,27 +151,29 @@ class IndexReader {
     });
   }
 
-  // Length of the string's body that begins at `from` in the window, reading on as needed.
-  size_t FindQuote(size_t from) {
-    size_t at = from;
+  // Length of the string's body at the front of the window, reading on as needed.
+  size_t FindQuote() {
+    size_t searched = 0;
     for (;;) {
       const std::string_view rest = window_.Rest();
-      at = rest.find_first_of("\"\\", at);
-      if (at == std::string_view::npos || (rest[at] == '\\' && at + 1 >= rest.size())) {
+      const size_t quote = rest.find('"', searched);
+      if (quote == std::string_view::npos) {
         if (rest.size() > kLongestString) Refuse("holds a string that is too long");
-        at = at == std::string_view::npos ? rest.size() : at;
+        searched = rest.size();
         if (!window_.Fill()) Refuse("ends inside a string: is it truncated?");
-      } else if (rest[at] == '\\') {
-        at += 2;
-      } else {
-        return at;
+        continue;
       }
+      // An odd number of backslashes makes the quote part of the string.
+      size_t backslashes = 0;
+      while (backslashes < quote && rest[quote - 1 - backslashes] == '\\') ++backslashes;
+      if (backslashes % 2 == 0) return quote;
+      searched = quote + 1;
     }
   }
 
   void ReadString(std::string& out) {
     Expect('"');
-    const size_t length = FindQuote(0);
+    const size_t length = FindQuote();
     const std::string_view body = window_.Rest().substr(0, length);
     if (body.find('\\') == std::string_view::npos) {
       out.assign(body);

@@ -27,10 +27,7 @@ class ChatParser::Machine {
       const bool is_stop = IsStop(id);
       Take(id, bytes);
       ++taken_ids_;
-      if (!is_stop && IsWorthKeeping()) {
-        kept_ids_ = taken_ids_;
-        kept_place_ = place_;
-      }
+      if (!is_stop) KeepIds();
     }
     return std::exchange(delta_, {});
   }
@@ -90,9 +87,11 @@ class ChatParser::Machine {
     return std::find(stops.begin(), stops.end(), id) != stops.end();
   }
 
-  bool IsWorthKeeping() const {
-    if (header_ || IsInsideCall()) return false;
-    return place_ != Place::kTools || tools_have_call_;
+  void KeepIds() {
+    if (header_ || IsInsideCall()) return;
+    if (place_ == Place::kTools && !tools_have_call_) return;
+    kept_ids_ = taken_ids_;
+    kept_place_ = place_;
   }
 
   void Take(TokenId id, std::string_view bytes) {
@@ -118,6 +117,7 @@ class ChatParser::Machine {
     if (!header_) return;
     const Header header = *std::exchange(header_, std::nullopt);
     Text(header.literal);
+    KeepIds();
   }
 
   void TakeTag() {

@@ -1,0 +1,164 @@
+// The part of a planned stream that runs ahead of compute in the order of the walk.
+#include "residency/read_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kimi_k3 {
+namespace {
+
+// Pinned matrices are fetched in reads of this size.
+constexpr uint64_t kPinChunkBytes = uint64_t{2} << 20;
+
+Transfer::Kind KindOf(const PassStep& step) {
+  return step.kind == StepKind::kHead ? Transfer::Kind::kHead : Transfer::Kind::kTrunk;
+}
+
+}  // namespace
+
+ReadAhead::ReadAhead(const PassSchedule& schedule, Landing& landing, std::vector<bool> pinned,
+                     std::optional<size_t> layers_ahead)
+    : schedule_(&schedule), landing_(&landing), layers_ahead_(layers_ahead) {
+  pinned.resize(schedule.steps().size());
+  pins_.resize(schedule.steps().size());
+  size_t index = 0;
+  for (size_t i = 0; i < pins_.size(); ++i) {
+    const PassStep& step = schedule.steps()[i];
+    if (!pinned[i] || step.kind == StepKind::kExperts) continue;
+    Pin& pin = pins_[i];
+    pin.is_pin = true;
+    pin.index = index++;
+    pin.blocks = BlocksOf(step.location.range);
+    pin.chunks = static_cast<size_t>((pin.blocks.bytes + kPinChunkBytes - 1) / kPinChunkBytes);
+  }
+}
+
+void ReadAhead::BeginPass(bool with_head) {
+  ++pass_;
+  if (next_pass_ < pass_) {  // the head of the pass before was never wanted
+    next_pass_ = pass_;
+    next_step_ = 0;
+    next_tile_ = 0;
+  }
+  with_head_ = with_head;
+  reached_ = 0;
+}
+
+void ReadAhead::Restart() {
+  while (!tiles_.empty()) ReleaseOldestTile();
+  for (Pin& pin : pins_) {
+    if (pin.loaded) continue;
+    // Chunks that came stay; the first that did not, and what follows, are read again.
+    const auto begin = pin.transfers.begin();
+    const auto failed = std::find_if(begin, begin + static_cast<std::ptrdiff_t>(pin.asked),
+                                     [](const Transfer& t) { return t.failure.has_value(); });
+    pin.asked = static_cast<size_t>(failed - begin);
+  }
+  next_pass_ = pass_ + 1;
+  next_step_ = 0;
+  next_tile_ = 0;
+}
+
+bool ReadAhead::BeyondLimit() const {
+  if (!layers_ahead_) return false;
+  const auto steps = schedule_->steps();
+  // The head counts as the layer after the last; a pass is that many layers long.
+  const size_t pass_layers = schedule_->layers() + 1;
+  const size_t here = std::min(reached_, steps.size() - 1);
+  const uint64_t at = std::max<uint64_t>(pass_, 1) * pass_layers + steps[here].layer;
+  return next_pass_ * pass_layers + steps[next_step_].layer > at + *layers_ahead_;
+}
+
+std::optional<ReadRequest> ReadAhead::Next() {
+  const auto steps = schedule_->steps();
+  for (;;) {
+    if (next_step_ == steps.size()) {
+      ++next_pass_;
+      next_step_ = 0;
+      next_tile_ = 0;
+    }
+    if (next_pass_ > pass_ + 1) return std::nullopt;
+    const PassStep& step = steps[next_step_];
+    Pin& pin = pins_[next_step_];
+    if (step.kind == StepKind::kHead) {
+      if (next_pass_ > pass_) return std::nullopt;  // not known yet whether it comes
+      if (!with_head_) {
+        next_step_ = steps.size();
+        continue;
+      }
+    }
+    const bool finished = step.kind == StepKind::kExperts ||
+                          (pin.is_pin && pin.asked == pin.chunks) ||
+                          (!pin.is_pin && next_tile_ == step.tiles());
+    if (finished) {
+      ++next_step_;
+      next_tile_ = 0;
+      continue;
+    }
+    if (BeyondLimit()) return std::nullopt;
+    return pin.is_pin ? NextPinChunk(step, pin) : NextTile(step);
+  }
+}
+
+std::optional<ReadRequest> ReadAhead::NextPinChunk(const PassStep& step, Pin& pin) {
+  const ByteRange& range = step.location.range;
+  if (pin.landed == nullptr) {
+    pin.landed = landing_->PlacePin(pin.index, pin.blocks);
+    pin.data = pin.landed + (range.offset - pin.blocks.offset);
+    pin.transfers.resize(pin.chunks);
+  }
+  const uint64_t begin = pin.asked * kPinChunkBytes;
+  const uint64_t bytes = std::min(kPinChunkBytes, pin.blocks.bytes - begin);
+  const uint64_t offset = pin.blocks.offset + begin;
+  const uint64_t needed = std::min(bytes, range.offset + range.bytes - offset);
+  Transfer& transfer = pin.transfers[pin.asked++];
+  transfer = {KindOf(step), 1, std::nullopt};
+  return ReadRequest{&transfer, range.shard, offset, pin.landed + begin, bytes, needed};
+}
+
+std::optional<ReadRequest> ReadAhead::NextTile(const PassStep& step) {
+  const ByteRange range = step.RangeOf(next_tile_);
+  const ByteRange blocks = BlocksOf(range);
+  std::byte* place = landing_->PlaceTile(blocks);
+  if (place == nullptr) return std::nullopt;
+  const uint64_t lead = range.offset - blocks.offset;
+  AheadTile& ahead = tiles_.emplace_back(
+      AheadTile{next_step_, next_tile_, place + lead, {KindOf(step), 1, std::nullopt}});
+  ++next_tile_;
+  return ReadRequest{&ahead.transfer, range.shard,  blocks.offset,
+                     place,           blocks.bytes, lead + range.bytes};
+}
+
+const Transfer* ReadAhead::FindTile(size_t step, size_t tile) const {
+  if (tiles_.empty() || tiles_.front().step != step || tiles_.front().tile != tile) return nullptr;
+  return &tiles_.front().transfer;
+}
+
+const std::byte* ReadAhead::OldestTile() const { return tiles_.front().data; }
+
+void ReadAhead::ReleaseOldestTile() {
+  landing_->ReleaseOldestTile();
+  tiles_.pop_front();
+}
+
+const Transfer* ReadAhead::FindPinChunk(size_t step, size_t chunk) const {
+  const Pin& pin = pins_[step];
+  return chunk < pin.asked ? &pin.transfers[chunk] : nullptr;
+}
+
+size_t ReadAhead::PinRows(size_t step, size_t count) const {
+  const Pin& pin = pins_[step];
+  const PassStep& s = schedule_->steps()[step];
+  if (count == pin.chunks) return s.location.rows;
+  const uint64_t lead = s.location.range.offset - pin.blocks.offset;
+  const uint64_t bytes = count * kPinChunkBytes;
+  const uint64_t rows = bytes <= lead ? 0 : (bytes - lead) / s.row_bytes();
+  return static_cast<size_t>(rows) / s.row_granule * s.row_granule;
+}
+
+void ReadAhead::SetPinLoaded(size_t step) {
+  pins_[step].loaded = true;
+  pins_[step].transfers = {};
+}
+
+}  // namespace kimi_k3

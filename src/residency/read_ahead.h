@@ -1,0 +1,105 @@
+// The part of a planned stream that runs ahead of compute in the order of the walk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "residency/landing.h"
+#include "residency/pass_schedule.h"
+#include "residency/reader.h"
+
+namespace kimi_k3 {
+
+// A destination that one or more reads fill. Lives at a fixed address while reads are in flight,
+// which carry it as their tag.
+struct Transfer {
+  enum class Kind : uint8_t { kTrunk, kHead, kExpert };
+  Kind kind = Kind::kTrunk;
+  size_t reads_left = 0;
+  std::optional<ReadFailure> failure;
+  bool done() const { return reads_left == 0; }
+};
+
+// Decides which tile is read next and where it lands. Knows nothing of threads: the stream's mutex
+// protects it.
+class ReadAhead {
+ public:
+  // pinned: by step. layers_ahead: limit beyond the layer in use. Both references must outlive it.
+  ReadAhead(const PassSchedule& schedule, Landing& landing, std::vector<bool> pinned,
+            std::optional<size_t> layers_ahead);
+
+  // The next read of the walk, or nothing while there is no room or it is unknown whether the head
+  // comes.
+  std::optional<ReadRequest> Next();
+
+  // Compute begins a pass. Passes follow one another without a break unless Restart was called.
+  void BeginPass(bool with_head);
+  // Compute is at this step; read-ahead may reach layers_ahead beyond its layer.
+  void Reached(size_t step) { reached_ = step; }
+
+  // Compute skipped or gave up the rest of the pass: forgets all that was read ahead; the next
+  // read is the first of the walk. REQUIRES: none of its reads in flight.
+  void Restart();
+
+  bool pinned(size_t step) const { return !pins_.empty() && pins_[step].is_pin; }
+
+  // A streamed tile: its transfer if it was asked for already, else null.
+  const Transfer* FindTile(size_t step, size_t tile) const;
+  // Bytes of the oldest tile. REQUIRES: FindTile gave it and it is done.
+  const std::byte* OldestTile() const;
+  void ReleaseOldestTile();
+
+  // A pinned step. Loaded: all of it is in memory.
+  bool PinLoaded(size_t step) const { return pins_[step].loaded; }
+  const std::byte* PinData(size_t step) const { return pins_[step].data; }
+  size_t PinChunks(size_t step) const { return pins_[step].chunks; }
+  // The transfer of a chunk, null if it was not asked for yet.
+  const Transfer* FindPinChunk(size_t step, size_t chunk) const;
+  // Rows that are whole once chunks [0, count) have come, in granules but for the last row.
+  size_t PinRows(size_t step, size_t count) const;
+  // REQUIRES: every chunk done without failure.
+  void SetPinLoaded(size_t step);
+
+ private:
+  struct AheadTile {
+    size_t step;
+    size_t tile;
+    const std::byte* data;
+    Transfer transfer;
+  };
+  struct Pin {
+    bool is_pin = false;
+    bool loaded = false;
+    size_t index = 0;  // among the landing's pins
+    size_t chunks = 0;
+    size_t asked = 0;  // chunks asked for
+    ByteRange blocks;
+    std::byte* landed = nullptr;
+    const std::byte* data = nullptr;
+    std::vector<Transfer> transfers;  // by chunk, from the first read until loaded
+  };
+
+  bool SkipsToNextPass() const;
+  bool BeyondLimit() const;
+  std::optional<ReadRequest> NextPinChunk(const PassStep& step, Pin& pin);
+  std::optional<ReadRequest> NextTile(const PassStep& step);
+
+  const PassSchedule* schedule_;
+  Landing* landing_;
+  std::optional<size_t> layers_ahead_;
+  std::vector<Pin> pins_;  // by step
+  std::deque<AheadTile> tiles_;
+  // Passes are counted; `pass_` is the one compute has begun, 0 before the first.
+  uint64_t pass_ = 0;
+  bool with_head_ = false;
+  size_t reached_ = 0;
+  // What is read next.
+  uint64_t next_pass_ = 1;
+  size_t next_step_ = 0;
+  size_t next_tile_ = 0;
+};
+
+}  // namespace kimi_k3

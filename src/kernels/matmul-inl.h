@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/aligned_buffer.h"
 #include "kernels/matmul.h"
 #include "kernels/simd-inl.h"
 #include "kernels/weight_rows-inl.h"
@@ -41,9 +42,28 @@ struct Activations {
   size_t y_stride;
 };
 
-// Adds 32 columns of R rows and O outputs to the accumulators.
-template <size_t R, size_t O, class Step>
-HWY_INLINE void AddStep(const Step (&steps)[O], const float* x, size_t x_stride, F16 (&sum)[R][O]) {
+// How weights and activations meet in tiles of R rows: in the order of columns, or in another that
+// the type decodes faster, where few rows share the cost of reordering the activations. The partial
+// sums are the same, in other lanes.
+template <WeightType T, size_t R>
+struct LaneOrder {
+  using Step = typename Row<T>::Step;
+  HWY_INLINE static F16 Activations(const F16& x) { return x; }
+  HWY_INLINE static F16 Sums(const F16& sum) { return sum; }
+};
+#if HWY_MAX_BYTES == 64
+template <size_t R>
+requires(R <= 2) struct LaneOrder<WeightType::kMxfp4, R> {
+  using Step = Mxfp4InterleavedGroup;
+  HWY_INLINE static F16 Activations(const F16& x) { return Interleave(x); }
+  HWY_INLINE static F16 Sums(const F16& sum) { return Deinterleave(sum); }
+};
+#endif
+
+// Adds 32 columns of R rows and O outputs to the partial sums.
+template <class Order, size_t R, size_t O>
+HWY_INLINE void AddStep(const typename Order::Step (&steps)[O], const float* x, size_t x_stride,
+                        F16 (&sum)[R][O]) {
   KIMI_K3_UNROLL
   for (size_t half = 0; half < 2; ++half) {
     F16 weights[O];
@@ -51,18 +71,63 @@ HWY_INLINE void AddStep(const Step (&steps)[O], const float* x, size_t x_stride,
     for (size_t o = 0; o < O; ++o) weights[o] = steps[o].Load(half);
     KIMI_K3_UNROLL
     for (size_t r = 0; r < R; ++r) {
-      const F16 activations = Load(x + r * x_stride + half * kLanes);
+      const F16 activations = Order::Activations(Load(x + r * x_stride + half * kLanes));
       KIMI_K3_UNROLL
       for (size_t o = 0; o < O; ++o) sum[r][o] = MulAdd(weights[o], activations, sum[r][o]);
     }
   }
 }
 
+// Adds up the partial sums of one row and writes the first `count` of the O outputs.
+template <class Order, size_t O>
+HWY_INLINE void StoreSums(const F16 (&sum)[O], size_t count, float* y) {
+  if (O % 4 == 0 && count == O) {
+    KIMI_K3_UNROLL
+    for (size_t o = 0; o + 4 <= O; o += 4) {
+      const auto sums = SumTrees(Order::Sums(sum[o]), Order::Sums(sum[o + 1]),
+                                 Order::Sums(sum[o + 2]), Order::Sums(sum[o + 3]));
+      hn::StoreU(sums, hn::CappedTag<float, 4>(), y + o);
+    }
+    return;
+  }
+  KIMI_K3_UNROLL
+  for (size_t o = 0; o < O; ++o) {
+    if (o < count) y[o] = SumTree(Order::Sums(sum[o]));
+  }
+}
+
+// Brings the weights of the next tile into the second-level cache while this one is multiplied:
+// rows are too short for the processor to foresee them. The last tile of a view fetches itself.
+template <WeightType T, size_t O>
+class NextTile {
+ public:
+  HWY_INLINE NextTile(const WeightView& w, size_t first) {
+    const size_t row = first + O < w.rows ? first + O : first;
+    data_ = w.data + row * RowBytes(T, w.columns);
+    if constexpr (T == WeightType::kMxfp4) {
+      scales_ = w.scales + row * (w.columns / kMxfp4GroupColumns);
+    }
+  }
+  HWY_INLINE void Prefetch(size_t step) const {
+    constexpr size_t kBytes = O * Row<T>::kStepBytes;
+    KIMI_K3_UNROLL
+    for (size_t line = 0; line < kBytes; line += kCacheLineBytes) {
+      __builtin_prefetch(data_ + step * kBytes + line, 0, 2);
+    }
+    if constexpr (T == WeightType::kMxfp4) __builtin_prefetch(scales_ + step * O, 0, 2);
+  }
+
+ private:
+  const std::byte* data_;
+  const uint8_t* scales_ = nullptr;
+};
+
 // R rows of x times the outputs first .. first + count - 1, 1 <= count <= O. Where count is less
 // than O the last output is computed again and dropped.
 template <WeightType T, size_t R, size_t O>
 HWY_NOINLINE void Tile(const WeightView& w, size_t first, size_t count, const Activations& act) {
-  using Step = typename Row<T>::Step;
+  using Order = LaneOrder<T, R>;
+  using Step = typename Order::Step;
   Row<T> rows[O];
   for (size_t o = 0; o < O; ++o) rows[o] = Row<T>(w, first + std::min(o, count - 1));
 
@@ -73,11 +138,13 @@ HWY_NOINLINE void Tile(const WeightView& w, size_t first, size_t count, const Ac
     for (size_t o = 0; o < O; ++o) sum[r][o] = Fill(0.0F);
   }
   const size_t steps = w.columns / kStepColumns;
+  const NextTile<T, O> next(w, first);
   for (size_t s = 0; s < steps; ++s) {
+    next.Prefetch(s);
     Step open[O];
     KIMI_K3_UNROLL
-    for (size_t o = 0; o < O; ++o) open[o] = rows[o].Open(s);
-    AddStep<R, O>(open, act.x + s * kStepColumns, act.x_stride, sum);
+    for (size_t o = 0; o < O; ++o) open[o] = rows[o].template Open<Step>(s);
+    AddStep<Order, R, O>(open, act.x + s * kStepColumns, act.x_stride, sum);
   }
   if constexpr (Row<T>::kHasTail) {
     const size_t rest = w.columns % kStepColumns;
@@ -94,11 +161,12 @@ HWY_NOINLINE void Tile(const WeightView& w, size_t first, size_t count, const Ac
         std::memcpy(x_tail + r * kStepColumns, act.x + r * act.x_stride + steps * kStepColumns,
                     rest * sizeof(float));
       }
-      AddStep<R, O>(open, x_tail, kStepColumns, sum);
+      AddStep<Order, R, O>(open, x_tail, kStepColumns, sum);
     }
   }
+  KIMI_K3_UNROLL
   for (size_t r = 0; r < R; ++r) {
-    for (size_t o = 0; o < count; ++o) act.y[r * act.y_stride + first + o] = SumTree(sum[r][o]);
+    StoreSums<Order, O>(sum[r], count, act.y + r * act.y_stride + first);
   }
 }
 

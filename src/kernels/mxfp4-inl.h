@@ -11,38 +11,96 @@
 HWY_BEFORE_NAMESPACE();
 namespace kimi_k3::kernels::HWY_NAMESPACE {
 
-// The float 2^(scale - 127) for scale 0 .. 254; scale 0 is the subnormal 2^-127.
-HWY_INLINE float ScaleValue(uint8_t scale) {
-  const uint32_t bits = scale == 0 ? 0x00400000U : uint32_t{scale} << 23;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
+// 2^(scale - 127) for every scale byte; scale 0 is the subnormal 2^-127. 255 stands for NaN and is
+// refused before it comes here.
+struct ScaleTable {
+  float value[256];
+  constexpr ScaleTable() : value{} {
+    value[0] = 0x1p-127F;
+    value[1] = 0x1p-126F;
+    for (size_t scale = 2; scale < 255; ++scale) value[scale] = value[scale - 1] * 2.0F;
+  }
+};
+inline constexpr ScaleTable kScales;
+
+HWY_INLINE VF ScaleValue(uint8_t scale) { return hn::Set(DF(), kScales.value[scale]); }
 
 #if HWY_MAX_BYTES == 64
+
+// The sixteen E2M1 values under every scale. All of them are bf16 numbers (or, beyond the range of
+// f32, infinite), so a table takes half a register.
+struct ScaledValues {
+  uint16_t bits[256][16];
+  constexpr ScaledValues() : bits{} {
+    for (int scale = 0; scale < 256; ++scale) {
+      for (int nibble = 0; nibble < 16; ++nibble) bits[scale][nibble] = Bf16(nibble, scale);
+    }
+  }
+  static constexpr uint16_t Bf16(int nibble, int scale) {
+    const int sign = (nibble & 8) << 12;
+    const int magnitude = nibble & 7;
+    if (magnitude == 0) return static_cast<uint16_t>(sign);
+    // 0.5 is 2^-1; the others are 2^0, 2^1 and 2^2, each once with and once without a half.
+    const int exponent = scale + magnitude / 2 - 1;
+    const int fraction = magnitude > 1 && magnitude % 2 == 1 ? 0x40 : 0;
+    if (exponent >= 255) return static_cast<uint16_t>(sign | 0x7f80);
+    if (exponent >= 1) return static_cast<uint16_t>(sign | (exponent << 7) | fraction);
+    return static_cast<uint16_t>(sign | ((0x80 | fraction) >> (1 - exponent)));
+  }
+};
+alignas(64) inline constexpr ScaledValues kScaledValues;
 
 class Mxfp4Group {
  public:
   HWY_INLINE Mxfp4Group() = default;
-  HWY_INLINE Mxfp4Group(const std::byte* data, uint8_t scale) : data_(data) {
+  // Lane i takes byte i / 2 of the first eight bytes to its lower half and the same of the second
+  // eight to its upper half, shifts the right nibble down, and looks both up: the table stands
+  // twice in its register, so that four bits of an index count.
+  HWY_INLINE Mxfp4Group(const std::byte* data, uint8_t scale) {
+    alignas(64) static constexpr uint8_t kByteOfHalfLane[64] = {
+        0,  0, 8,  0, 0,  0, 8,  0, 1,  0, 9,  0, 1,  0, 9,  0, 2,  0, 10, 0, 2,  0,
+        10, 0, 3,  0, 11, 0, 3,  0, 11, 0, 4,  0, 12, 0, 4,  0, 12, 0, 5,  0, 13, 0,
+        5,  0, 13, 0, 6,  0, 14, 0, 6,  0, 14, 0, 7,  0, 15, 0, 7,  0, 15, 0};
+    const __m512i bytes =
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data)));
+    const __m512i spread = _mm512_shuffle_epi8(bytes, _mm512_load_si512(kByteOfHalfLane));
+    const __m512i index = _mm512_srlv_epi32(spread, _mm512_set1_epi64(int64_t{4} << 32));
+    const __m512i table = _mm512_broadcast_i64x4(
+        _mm256_load_si256(reinterpret_cast<const __m256i*>(kScaledValues.bits[scale])));
+    values_ = _mm512_permutexvar_epi16(index, table);
+  }
+
+  HWY_INLINE F16 Load(size_t half) const {
+    const __m512i bits = half == 0 ? _mm512_slli_epi32(values_, 16)
+                                   : _mm512_and_si512(values_, _mm512_set1_epi32(-0x10000));
+    F16 out;
+    out.part[0] = VF{_mm512_castsi512_ps(bits)};
+    return out;
+  }
+
+ private:
+  __m512i values_;  // bf16: columns 0 .. 15 in the lower halves of the lanes, 16 .. 31 above
+};
+
+// The same 32 columns for tiles of few rows: less work to decode, but lanes in the order of
+// Interleave(), which the activations must take too.
+class Mxfp4InterleavedGroup {
+ public:
+  HWY_INLINE Mxfp4InterleavedGroup() = default;
+  HWY_INLINE Mxfp4InterleavedGroup(const std::byte* data, uint8_t scale) : data_(data) {
     alignas(64) static constexpr float kValues[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,
                                                       4.0F,  6.0F,  -0.0F, -0.5F, -1.0F, -1.5F,
                                                       -2.0F, -3.0F, -4.0F, -6.0F};
-    table_ = hn::Mul(hn::LoadU(DF(), kValues), hn::Set(DF(), ScaleValue(scale)));
+    table_ = hn::Mul(hn::LoadU(DF(), kValues), ScaleValue(scale));
   }
 
-  // The eight bytes of sixteen columns go to every 128-bit block, each lane picks its byte and
-  // shifts its nibble down; the lookup uses the low four bits of a lane alone.
+  // Every 64-bit lane takes the eight bytes of sixteen columns and shifts two of its nibbles, eight
+  // apart, to the low ends of its halves; the lookup uses four bits of a lane.
   HWY_INLINE F16 Load(size_t half) const {
-    uint64_t bytes;
+    int64_t bytes;
     std::memcpy(&bytes, data_ + half * 8, sizeof bytes);
-    alignas(64) static constexpr uint8_t kByteOfLane[64] = {
-        0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
-        0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0,
-        5, 0, 0, 0, 6, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 7, 0, 0, 0};
-    const __m512i spread = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(bytes)),
-                                               _mm512_load_si512(kByteOfLane));
-    const __m512i index = _mm512_srlv_epi32(spread, _mm512_set1_epi64(int64_t{4} << 32));
+    const __m512i index =
+        _mm512_srlv_epi64(_mm512_set1_epi64(bytes), _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28));
     F16 out;
     out.part[0] = VF{_mm512_permutexvar_ps(index, table_.raw)};
     return out;
@@ -61,7 +119,7 @@ class Mxfp4Group {
   HWY_INLINE Mxfp4Group(const std::byte* data, uint8_t scale) : data_(data) {
     alignas(32) static constexpr float kMagnitudes[8] = {0.0F, 0.5F, 1.0F, 1.5F,
                                                          2.0F, 3.0F, 4.0F, 6.0F};
-    table_ = hn::Mul(hn::LoadU(DF(), kMagnitudes), hn::Set(DF(), ScaleValue(scale)));
+    table_ = hn::Mul(hn::LoadU(DF(), kMagnitudes), ScaleValue(scale));
   }
 
   // Four bytes are the nibbles of eight lanes. The lookup uses three bits of a lane, the fourth is
@@ -94,7 +152,7 @@ class Mxfp4Group {
  public:
   HWY_INLINE Mxfp4Group() = default;
   HWY_INLINE Mxfp4Group(const std::byte* data, uint8_t scale)
-      : data_(data), scale_(hn::Set(DF(), ScaleValue(scale))) {}
+      : data_(data), scale_(ScaleValue(scale)) {}
 
   // E2M1 values are bf16 values: two byte tables give their upper and lower halves.
   HWY_INLINE F16 Load(size_t half) const {

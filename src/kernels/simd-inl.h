@@ -111,23 +111,62 @@ HWY_INLINE F16 MulAdd(const F16& a, const F16& b, const F16& c) {
   return out;
 }
 
-// The fixed tree of the summation contract: lane i takes lane i + 8, then i + 4, i + 2, i + 1.
-HWY_INLINE float SumTree(const F16& v) {
-  const hn::CappedTag<float, 4> d4;
+// The first two levels of the fixed tree of the summation contract: lane i takes lane i + 8, then
+// lane i + 4.
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> SumToFour(const F16& v) {
 #if HWY_MAX_BYTES == 64
   const hn::CappedTag<float, 8> d8;
+  const hn::CappedTag<float, 4> d4;
   const auto eight = hn::Add(hn::LowerHalf(d8, v.part[0]), hn::UpperHalf(d8, v.part[0]));
-  auto sum = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+  return hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
 #elif HWY_MAX_BYTES == 32
+  const hn::CappedTag<float, 4> d4;
   const auto eight = hn::Add(v.part[0], v.part[1]);
-  auto sum = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+  return hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
 #else
-  auto sum = hn::Add(hn::Add(v.part[0], v.part[2]), hn::Add(v.part[1], v.part[3]));
+  return hn::Add(hn::Add(v.part[0], v.part[2]), hn::Add(v.part[1], v.part[3]));
 #endif
+}
+
+// The fixed tree of the summation contract: after SumToFour lane i takes lane i + 2, then i + 1.
+HWY_INLINE float SumTree(const F16& v) {
+  auto sum = SumToFour(v);
   sum = hn::Add(sum, hn::Shuffle1032(sum));
   sum = hn::Add(sum, hn::Shuffle2301(sum));
   return hn::GetLane(sum);
 }
+
+// The same tree for four sums at once, which end in the four lanes.
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> SumTrees(const F16& a, const F16& b, const F16& c,
+                                                     const F16& d) {
+  const hn::CappedTag<float, 4> d4;
+  const auto four_a = SumToFour(a);
+  const auto four_b = SumToFour(b);
+  const auto four_c = SumToFour(c);
+  const auto four_d = SumToFour(d);
+  const auto two_ab =
+      hn::Add(hn::ConcatLowerLower(d4, four_b, four_a), hn::ConcatUpperUpper(d4, four_b, four_a));
+  const auto two_cd =
+      hn::Add(hn::ConcatLowerLower(d4, four_d, four_c), hn::ConcatUpperUpper(d4, four_d, four_c));
+  return hn::Add(hn::ConcatEven(d4, two_cd, two_ab), hn::ConcatOdd(d4, two_cd, two_ab));
+}
+
+#if HWY_MAX_BYTES == 64
+// Lanes 0, 8, 1, 9, .. 7, 15: an order in which some weights are cheaper to decode.
+HWY_INLINE F16 Interleave(const F16& v) {
+  const __m512i order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+  F16 out;
+  out.part[0] = VF{_mm512_permutexvar_ps(order, v.part[0].raw)};
+  return out;
+}
+
+HWY_INLINE F16 Deinterleave(const F16& v) {
+  const __m512i order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+  F16 out;
+  out.part[0] = VF{_mm512_permutexvar_ps(order, v.part[0].raw)};
+  return out;
+}
+#endif
 
 // What a column beyond the end is multiplied by (with a weight of +0): the product is -0, the one
 // number that changes no partial sum, not even one of -0.

@@ -44,7 +44,10 @@ class Row<WeightType::kF32> {
   HWY_INLINE Row() = default;
   HWY_INLINE Row(const WeightView& w, size_t row)
       : data_(w.data + row * w.columns * sizeof(float)) {}
-  HWY_INLINE Step Open(size_t step) const { return Step(data_ + step * kStepBytes); }
+  template <class S = Step>
+  HWY_INLINE S Open(size_t step) const {
+    return S(data_ + step * kStepBytes);
+  }
 
  private:
   const std::byte* data_ = nullptr;
@@ -78,7 +81,10 @@ class Row<WeightType::kBf16> {
   HWY_INLINE Row() = default;
   HWY_INLINE Row(const WeightView& w, size_t row)
       : data_(w.data + row * w.columns * sizeof(uint16_t)) {}
-  HWY_INLINE Step Open(size_t step) const { return Step(data_ + step * kStepBytes); }
+  template <class S = Step>
+  HWY_INLINE S Open(size_t step) const {
+    return S(data_ + step * kStepBytes);
+  }
 
  private:
   const std::byte* data_ = nullptr;
@@ -95,8 +101,9 @@ class Row<WeightType::kMxfp4> {
   HWY_INLINE Row(const WeightView& w, size_t row)
       : data_(w.data + row * (w.columns / 2)),
         scales_(w.scales + row * (w.columns / kMxfp4GroupColumns)) {}
-  HWY_INLINE Step Open(size_t step) const {
-    return Mxfp4Group(data_ + step * kStepBytes, scales_[step]);
+  template <class Group = Step>
+  HWY_INLINE Group Open(size_t step) const {
+    return Group(data_ + step * kStepBytes, scales_[step]);
   }
 
  private:

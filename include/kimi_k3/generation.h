@@ -26,13 +26,13 @@ std::string_view StopReasonName(StopReason reason);
 
 struct GenerationOptions {
   size_t max_tokens = 256;
-  SamplingOptions sampling;
+  SamplingOptions sampling = {};
   bool ignore_eos = false;  // stop tokens are tokens like others
   // Called for each prompt row with its place in the prompt and its logits, where set. All rows
   // then compute logits, which costs a product with the head for each.
-  std::function<void(size_t, std::span<const float>)> on_prompt_logits;
+  std::function<void(size_t, std::span<const float>)> on_prompt_logits = {};
   // Called when a piece of the prompt is done, with the number of prompt tokens done so far.
-  std::function<void(size_t)> on_prompt_progress;
+  std::function<void(size_t)> on_prompt_progress = {};
 };
 
 struct GenerationResult {
@@ -50,7 +50,9 @@ GenerationResult Generate(Engine& engine, Sequence& sequence, std::span<const To
                           const std::function<bool(TokenId)>& on_token);
 
 // Finds stop texts in a stream of text. Text is given out as soon as it cannot be the beginning of
-// a stop text; a stop text itself and what follows it never is. One thread at a time.
+// a stop text; a stop text itself and what follows it never is. Where stop texts overlap, the one
+// that ends first counts (of those that end together, the longest). What is given out in all does
+// not depend on how the text was cut. One thread at a time.
 class StopTextFilter {
  public:
   // Empty stop texts are ignored.

@@ -19,6 +19,8 @@ namespace {
 
 // Rows of a prompt chunk where nothing else is asked for.
 constexpr size_t kDefaultPromptChunk = 64;
+// The most that may be asked for: far beyond what pays, and no size computed from it overflows.
+constexpr size_t kMostPromptChunk = 65536;
 
 kernels::CacheType CacheTypeOf(KvCacheType type) {
   return type == KvCacheType::kBf16 ? kernels::CacheType::kBf16 : kernels::CacheType::kF32;
@@ -76,8 +78,19 @@ Engine::~Engine() = default;
 
 Engine Engine::Open(const EngineOptions& options) {
   if (options.context == 0) Fail(ErrorKind::kUsage, "the context must have at least 1 position");
+  if (options.prompt_chunk > kMostPromptChunk) {
+    Fail(ErrorKind::kUsage, "a prompt chunk has at most {} rows, not {}", kMostPromptChunk,
+         options.prompt_chunk);
+  }
   kernels::UseIsa(options.isa);
-  return Engine(std::make_unique<Parts>(options));
+  auto parts = std::make_unique<Parts>(options);
+  const size_t most_positions = parts->checkpoint.config().max_positions;
+  if (most_positions != 0 && options.context > most_positions) {
+    Fail(ErrorKind::kUsage,
+         "a context of {} positions is more than this model has, {}: ask for a smaller one (-c)",
+         options.context, most_positions);
+  }
+  return Engine(std::move(parts));
 }
 
 size_t Engine::vocabulary() const { return parts_->checkpoint.config().vocabulary; }
@@ -126,7 +139,7 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
                           .token = row.token,
                           .wants_logits = row.wants_logits});
   }
-  parts_->transformer.CheckRows(model_rows);
+  parts_->transformer.CheckRows(model_rows, logits.size());
   for (const PassRow& row : rows) row.sequence->state_->intact = false;
   parts_->transformer.SetLayerObserver([&](size_t layer) {
     if (interrupted()) Fail(ErrorKind::kInterrupted, "interrupted");

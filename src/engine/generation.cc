@@ -107,8 +107,16 @@ StopTextFilter::StopTextFilter(std::vector<std::string> stop_texts)
 std::string StopTextFilter::Append(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
+  // The stop text that is complete first counts, however the text was cut; of several that end at
+  // the same place the longest, since nothing of it may have been shown.
   size_t first = std::string::npos;
-  for (const std::string& stop : stop_texts_) first = std::min(first, held_.find(stop));
+  size_t end = std::string::npos;
+  for (const std::string& stop : stop_texts_) {
+    const size_t found = held_.find(stop);
+    if (found == std::string::npos || found + stop.size() > end) continue;
+    first = found + stop.size() < end ? found : std::min(first, found);
+    end = found + stop.size();
+  }
   if (first != std::string::npos) {
     stopped_ = true;
     std::string shown = held_.substr(0, first);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -10,6 +11,9 @@
 
 namespace kimi_k3 {
 namespace {
+
+// Keeps an extreme penalty from making a logit infinite, whose differences are not numbers.
+constexpr float kMostLogit = std::numeric_limits<float>::max();
 
 void Require(bool valid, const char* option, const char* range, float value) {
   if (!valid) Fail(ErrorKind::kUsage, "{} must be {}, not {}", option, range, value);
@@ -62,6 +66,7 @@ void Sampler::Penalize(std::span<const TokenId> history) {
     if (token < 0 || static_cast<size_t>(token) >= candidates_.size()) continue;
     float& logit = candidates_[static_cast<size_t>(token)].logit;
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    logit = std::clamp(logit, -kMostLogit, kMostLogit);
   }
 }
 
@@ -77,11 +82,15 @@ TokenId Sampler::Draw(size_t position) {
   }
   if (options_.top_p < 1.0F || options_.min_p > 0.0F) total = KeepLikely(total);
   double left = UniformAt(options_.seed, position) * total;
+  // Rounding may leave a little over: then the last candidate that is likely at all is drawn.
+  TokenId drawn = candidates_.front().token;
   for (const Candidate& candidate : candidates_) {
+    if (candidate.logit <= 0) continue;
+    drawn = candidate.token;
     left -= static_cast<double>(candidate.logit);
-    if (left < 0) return candidate.token;
+    if (left < 0) break;
   }
-  return candidates_.back().token;
+  return drawn;
 }
 
 void Sampler::KeepTopK() {

@@ -22,11 +22,8 @@ Transformer::Transformer(const ModelConfig& config, WeightStream& weights, Paral
 
 void Transformer::Forward(std::span<const Row> rows, std::span<float> logits) {
   const std::vector<RowRun> runs = RowRuns(rows);
-  CheckRows(rows);
+  CheckRows(rows, logits.size());
   const auto wanted = static_cast<size_t>(std::ranges::count_if(rows, &Row::wants_logits));
-  if (logits.size() != wanted * compute_.config.vocabulary) {
-    throw std::logic_error("logits must have room for exactly the rows that want them");
-  }
   workspace_.Release();  // an earlier pass may have ended half-way
   compute_.weights.BeginPass(wanted != 0);
   Embed(rows);
@@ -138,9 +135,13 @@ void Transformer::Embed(std::span<const Row> rows) {
   }
 }
 
-void Transformer::CheckRows(std::span<const Row> rows) const {
+void Transformer::CheckRows(std::span<const Row> rows, size_t logits_size) const {
   if (rows.empty() || rows.size() > max_rows()) {
     throw std::logic_error("a pass must have between 1 and max_rows() rows");
+  }
+  const auto wanted = static_cast<size_t>(std::ranges::count_if(rows, &Row::wants_logits));
+  if (logits_size != wanted * compute_.config.vocabulary) {
+    throw std::logic_error("logits must have room for exactly the rows that want them");
   }
   for (const Row& row : rows) {
     if (row.token < 0 || static_cast<size_t>(row.token) >= compute_.config.vocabulary) {

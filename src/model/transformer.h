@@ -31,9 +31,10 @@ class Transformer {
   // the pass; the states of the pass's sequences are then spoilt.
   void SetLayerObserver(std::function<void(size_t)> observer) { observer_ = std::move(observer); }
 
-  // Throws Error(kRun) where a sequence has no room left for its rows or a token is outside the
-  // vocabulary.
-  void CheckRows(std::span<const Row> rows) const;
+  // Whether Forward may begin: throws Error(kRun) where a sequence has no room left for its rows or
+  // a token is outside the vocabulary, std::logic_error where the number of rows or the size of the
+  // logits is wrong.
+  void CheckRows(std::span<const Row> rows, size_t logits_size) const;
 
   // One pass: advances the sequences of `rows` by one position a row. logits: [rows that want them,
   // vocabulary], in the order of the rows. Throws as CheckRows before anything is changed; what the

@@ -1,0 +1,271 @@
+// The engine: opening, passes over several sequences, and what remains after a failure.
+#include "kimi_k3/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <thread>
+
+#include "engine/golden_engine.h"
+#include "kimi_k3/error.h"
+
+namespace kimi_k3 {
+namespace {
+
+ErrorKind KindOf(const std::function<void()>& run, std::string* message = nullptr) {
+  try {
+    run();
+  } catch (const Error& error) {
+    if (message != nullptr) *message = error.what();
+    return error.kind();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorKind::kRun;
+}
+
+TEST(EngineOpen, SaysWhatItOpened) {
+  EngineOptions options = GoldenOptions("k3", 33, 5);
+  options.threads = 2;
+  const Engine engine = Engine::Open(options);
+  EXPECT_EQ(engine.vocabulary(), 199U);
+  EXPECT_EQ(engine.layers(), 7U);
+  EXPECT_EQ(engine.context(), 33U);
+  EXPECT_EQ(engine.max_rows(), 5U);
+  EXPECT_EQ(engine.threads(), 2U);
+  const std::string description = engine.Description();
+  for (const char* part : {"kimi", "7 layers", "2 threads"}) {
+    EXPECT_NE(description.find(part), std::string::npos) << description;
+  }
+}
+
+TEST(EngineOpen, ChoosesThreadsAndPromptChunkWhereNoneAreAskedFor) {
+  EngineOptions options = GoldenOptions("kimi-linear");
+  options.threads = 0;
+  const Engine engine = Engine::Open(options);
+  EXPECT_GE(engine.threads(), 1U);
+  EXPECT_GE(engine.max_rows(), 2U);
+}
+
+TEST(EngineOpen, RefusesWhatCannotBe) {
+  std::string message;
+  EngineOptions options = GoldenOptions("k3");
+  options.model_dir = GoldenFolder("no-such-model");
+  const ErrorKind kind = KindOf([&] { Engine::Open(options); }, &message);
+  EXPECT_TRUE(kind == ErrorKind::kCheckpoint || kind == ErrorKind::kIo);
+  EXPECT_NE(message.find("no-such-model"), std::string::npos) << message;
+
+  EXPECT_EQ(KindOf([] { Engine::Open(GoldenOptions("k3", 0)); }, &message), ErrorKind::kUsage);
+  EXPECT_NE(message.find("context"), std::string::npos) << message;
+
+  options = GoldenOptions("k3");
+  options.isa = "abacus";
+  EXPECT_EQ(KindOf([&] { Engine::Open(options); }, &message), ErrorKind::kUsage);
+  EXPECT_NE(message.find("abacus"), std::string::npos) << message;
+
+  options = GoldenOptions("k3", 64, std::numeric_limits<size_t>::max());
+  EXPECT_EQ(KindOf([&] { Engine::Open(options); }, &message), ErrorKind::kUsage);
+  EXPECT_NE(message.find("prompt"), std::string::npos) << message;
+}
+
+TEST(EngineOpen, AContextBeyondTheModelsPositionsIsRefused) {
+  const std::string config =
+      ReadWholeFile(GoldenFolder("k3") / "checkpoint/config.json", uint64_t{1} << 20);
+  const auto most =
+      nlohmann::json::parse(config).at("text_config").at("max_position_embeddings").get<size_t>();
+  EXPECT_EQ(Engine::Open(GoldenOptions("k3", most)).context(), most);
+  for (const size_t context : {most + 1, std::numeric_limits<size_t>::max()}) {
+    std::string message;
+    EXPECT_EQ(KindOf([&] { Engine::Open(GoldenOptions("k3", context)); }, &message),
+              ErrorKind::kUsage);
+    EXPECT_NE(message.find(std::to_string(most)), std::string::npos) << message;
+  }
+}
+
+TEST(EngineTokenizer, WithoutTokenizerFilesTheConfigSaysWhereATextEnds) {
+  Engine engine = Engine::Open(GoldenOptions("k3"));
+  const std::string config =
+      ReadWholeFile(GoldenFolder("k3") / "checkpoint/config.json", uint64_t{1} << 20);
+  const auto json = nlohmann::json::parse(config);
+  const auto& text = json.contains("text_config") ? json.at("text_config") : json;
+  EXPECT_EQ(engine.StopTokens(), std::vector<TokenId>{text.at("eos_token_id").get<TokenId>()});
+  EXPECT_EQ(KindOf([&] { engine.tokenizer(); }), ErrorKind::kCheckpoint);
+}
+
+class Passes : public testing::Test {
+ protected:
+  // Logits of `tokens` at the end of `sequence`, in one pass.
+  std::vector<float> Run(Sequence& sequence, std::span<const TokenId> tokens) {
+    std::vector<PassRow> rows;
+    for (const TokenId token : tokens) rows.push_back({&sequence, token, true});
+    std::vector<float> logits(rows.size() * engine_.vocabulary());
+    engine_.Forward(rows, logits);
+    return logits;
+  }
+  std::vector<TokenId> TokensOf(const Sequence& sequence) {
+    return {sequence.tokens().begin(), sequence.tokens().end()};
+  }
+
+  const std::vector<TokenId> tokens_ = {3, 1, 4, 1, 5};
+  Engine engine_ = Engine::Open(GoldenOptions("k3", 8));
+  Sequence a_ = engine_.NewSequence();
+  Sequence b_ = engine_.NewSequence();
+};
+
+TEST_F(Passes, ASequenceKnowsItsTokensAndItsRoom) {
+  EXPECT_TRUE(a_.tokens().empty());
+  EXPECT_EQ(a_.room(), 8U);
+  Run(a_, tokens_);
+  EXPECT_EQ(TokensOf(a_), tokens_);
+  EXPECT_EQ(a_.room(), 3U);
+  EXPECT_TRUE(b_.tokens().empty());
+  a_.Reset();
+  EXPECT_TRUE(a_.tokens().empty());
+  EXPECT_EQ(a_.room(), 8U);
+}
+
+TEST_F(Passes, AResetSequenceIsAsNew) {
+  const std::vector<float> expected = Run(a_, tokens_);
+  a_.Reset();
+  EXPECT_EQ(Run(a_, tokens_), expected);
+}
+
+TEST_F(Passes, AreCounted) {
+  Run(a_, tokens_);
+  Run(b_, tokens_);
+  Run(b_, std::vector<TokenId>{2});
+  EXPECT_EQ(engine_.counters().passes, 3U);
+  EXPECT_EQ(engine_.counters().rows, 2 * tokens_.size() + 1);
+  EXPECT_EQ(engine_.counters().barriers, 0U);  // one thread
+}
+
+TEST_F(Passes, SurviveTheEngineAndTheSequenceBeingMoved) {
+  const std::vector<float> expected = Run(a_, tokens_);
+  Engine moved = std::move(engine_);
+  Sequence sequence = std::move(b_);
+  std::vector<PassRow> rows;
+  for (const TokenId token : tokens_) rows.push_back({&sequence, token, true});
+  std::vector<float> logits(expected.size());
+  moved.Forward(rows, logits);
+  EXPECT_EQ(logits, expected);
+  engine_ = std::move(moved);
+  a_.Reset();
+  EXPECT_EQ(Run(a_, tokens_), expected);
+}
+
+TEST_F(Passes, WhatIsRefusedChangesNothing) {
+  const std::vector<float> expected = Run(b_, tokens_);
+  std::vector<float> logits(expected.size());
+  std::string message;
+  const TokenId vocabulary = static_cast<TokenId>(engine_.vocabulary());
+  for (const TokenId token : {-1, vocabulary}) {
+    const std::vector<PassRow> rows = {{&a_, 3, false}, {&a_, token, false}};
+    EXPECT_EQ(KindOf([&] { engine_.Forward(rows, {}); }, &message), ErrorKind::kRun);
+    EXPECT_NE(message.find(std::to_string(token)), std::string::npos) << message;
+  }
+  std::vector<PassRow> rows(9, {&a_, 1, false});
+  EXPECT_EQ(KindOf([&] { engine_.Forward(rows, {}); }, &message), ErrorKind::kRun);
+  EXPECT_NE(message.find("context is full"), std::string::npos) << message;
+  EXPECT_TRUE(a_.intact());
+  EXPECT_EQ(a_.room(), 8U);
+  EXPECT_EQ(Run(a_, tokens_), expected);
+}
+
+TEST_F(Passes, MisuseLeavesTheSequencesIntact) {
+  EXPECT_THROW(engine_.Forward({}, {}), std::logic_error);
+  const std::vector<PassRow> apart = {{&a_, 1, false}, {&b_, 1, false}, {&a_, 1, false}};
+  EXPECT_THROW(engine_.Forward(apart, {}), std::logic_error);
+  const std::vector<PassRow> no_room = {{&a_, 1, true}};
+  EXPECT_THROW(engine_.Forward(no_room, {}), std::logic_error);
+  EXPECT_TRUE(a_.intact());
+  EXPECT_TRUE(b_.intact());
+}
+
+TEST_F(Passes, ProgressIsToldLayerByLayer) {
+  std::vector<size_t> layers;
+  engine_.SetProgress([&](const PassProgress& progress) {
+    layers.push_back(progress.layer);
+    EXPECT_EQ(progress.layers, 7U);
+    EXPECT_EQ(progress.rows, tokens_.size());
+  });
+  Run(a_, tokens_);
+  EXPECT_EQ(layers, (std::vector<size_t>{1, 2, 3, 4, 5, 6, 7}));
+  engine_.SetProgress({});
+  Run(b_, tokens_);
+  EXPECT_EQ(layers.size(), 7U);
+}
+
+// A pass that breaks spoils the sequences it had, and no others.
+TEST_F(Passes, AfterAFailedPassItsSequencesAreRefusedUntilReset) {
+  const std::vector<float> expected = Run(b_, tokens_);
+  struct Broken {};
+  for (size_t layer = 1; layer <= engine_.layers(); ++layer) {
+    engine_.SetProgress([&](const PassProgress& progress) {
+      if (progress.layer == layer) throw Broken();
+    });
+    EXPECT_THROW(Run(a_, tokens_), Broken);
+    engine_.SetProgress({});
+    EXPECT_FALSE(a_.intact());
+    EXPECT_TRUE(b_.intact());
+    std::string message;
+    const uint64_t passes = engine_.counters().passes;
+    EXPECT_EQ(KindOf([&] { Run(a_, tokens_); }, &message), ErrorKind::kRun);
+    EXPECT_NE(message.find("start it anew"), std::string::npos) << message;
+    EXPECT_EQ(engine_.counters().passes, passes);
+    a_.Reset();
+    EXPECT_TRUE(a_.intact());
+    EXPECT_EQ(Run(a_, tokens_), expected);
+    a_.Reset();
+  }
+}
+
+// A sequence that is not intact must not drag down others that are in the same pass.
+TEST_F(Passes, ARefusedPassLeavesItsOtherSequencesIntact) {
+  engine_.Interrupt();
+  EXPECT_EQ(KindOf([&] { Run(a_, tokens_); }), ErrorKind::kInterrupted);
+  engine_.ClearInterrupt();
+  const std::vector<PassRow> rows = {{&b_, 1, false}, {&a_, 1, false}};
+  EXPECT_EQ(KindOf([&] { engine_.Forward(rows, {}); }), ErrorKind::kRun);
+  EXPECT_TRUE(b_.intact());
+  EXPECT_TRUE(b_.tokens().empty());
+}
+
+TEST_F(Passes, AnInterruptEndsThisPassAndEveryLaterOneUntilItIsCleared) {
+  EXPECT_FALSE(engine_.interrupted());
+  engine_.SetProgress([&](const PassProgress& progress) {
+    if (progress.layer != 3) return;
+    std::thread([&] { engine_.Interrupt(); }).join();
+  });
+  EXPECT_EQ(KindOf([&] { Run(a_, tokens_); }), ErrorKind::kInterrupted);
+  EXPECT_TRUE(engine_.interrupted());
+  engine_.SetProgress({});
+  EXPECT_EQ(KindOf([&] { Run(b_, tokens_); }), ErrorKind::kInterrupted);
+  engine_.ClearInterrupt();
+  EXPECT_FALSE(engine_.interrupted());
+  b_.Reset();
+  EXPECT_EQ(Run(b_, tokens_).size(), tokens_.size() * engine_.vocabulary());
+}
+
+TEST_F(Passes, ABf16CacheGivesSlightlyOtherLogits) {
+  EngineOptions options = GoldenOptions("k3", 8);
+  options.kv_cache = KvCacheType::kBf16;
+  Engine rounded = Engine::Open(options);
+  Sequence sequence = rounded.NewSequence();
+  std::vector<PassRow> rows;
+  for (const TokenId token : tokens_) rows.push_back({&sequence, token, true});
+  const std::vector<float> exact = Run(a_, tokens_);
+  std::vector<float> logits(exact.size());
+  rounded.Forward(rows, logits);
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const double d = static_cast<double>(logits[i]) - static_cast<double>(exact[i]);
+    difference += d * d;
+    norm += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
+  }
+  EXPECT_GT(difference / norm, 1e-12);
+  EXPECT_LT(difference / norm, 1e-2);
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -50,6 +50,19 @@ struct ScaledValues {
 };
 alignas(64) inline constexpr ScaledValues kScaledValues;
 
+// The same as f32.
+struct WideScaledValues {
+  uint32_t bits[256][16];
+  constexpr WideScaledValues() : bits{} {
+    for (int scale = 0; scale < 256; ++scale) {
+      for (int nibble = 0; nibble < 16; ++nibble) {
+        bits[scale][nibble] = uint32_t{ScaledValues::Bf16(nibble, scale)} << 16;
+      }
+    }
+  }
+};
+alignas(64) inline constexpr WideScaledValues kWideScaledValues;
+
 class Mxfp4Group {
  public:
   HWY_INLINE Mxfp4Group() = default;
@@ -88,10 +101,7 @@ class Mxfp4InterleavedGroup {
  public:
   HWY_INLINE Mxfp4InterleavedGroup() = default;
   HWY_INLINE Mxfp4InterleavedGroup(const std::byte* data, uint8_t scale) : data_(data) {
-    alignas(64) static constexpr float kValues[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,
-                                                      4.0F,  6.0F,  -0.0F, -0.5F, -1.0F, -1.5F,
-                                                      -2.0F, -3.0F, -4.0F, -6.0F};
-    table_ = hn::Mul(hn::LoadU(DF(), kValues), ScaleValue(scale));
+    table_ = hn::BitCast(DF(), hn::Load(DU32(), kWideScaledValues.bits[scale]));
   }
 
   // Every 64-bit lane takes the eight bytes of sixteen columns and shifts two of its nibbles, eight

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/index_reader.h"
@@ -301,10 +302,23 @@ void CheckpointOpener::Bind(size_t shard, uint64_t data_offset, const HeaderTens
                                            tensor.dtype == DtypeName(Dtype::kF32)});
 }
 
+// Config and weights that come from two versions of a model differ in every expert; one line says
+// why, before the list begins.
+void CheckpointOpener::HintAtPacking(std::string_view name) {
+  const bool packed = checkpoint_.config_.mxfp4_experts;
+  const bool expert = name.find(".experts.") != std::string_view::npos;
+  const bool other = name.ends_with(packed ? ".weight" : ".weight_packed");
+  if (!expert || !other || std::exchange(hinted_at_packing_, true)) return;
+  problems_.Add("{}: the experts are {}, but config.json has {}", checkpoint_.model_dir_.string(),
+                packed ? "not packed" : "packed as MXFP4",
+                packed ? "a quantization_config" : "no quantization_config");
+}
+
 void CheckpointOpener::BindStranger(size_t shard, const HeaderTensor& tensor) {
   if (IsIgnored(tensor.name)) {
     ++checkpoint_.ignored_tensor_count_;
   } else {
+    HintAtPacking(tensor.name);
     problems_.Add("{}: tensor {} is not part of the model that config.json describes",
                   ShardName(shard), Printable(tensor.name));
   }

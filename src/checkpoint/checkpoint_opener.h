@@ -46,6 +46,7 @@ class CheckpointOpener {
   uint64_t LoadHeader(const Shard& shard, const struct OpenFile& file,
                       SafetensorsHeaderParser& parser);
   void Bind(size_t shard, uint64_t data_offset, const HeaderTensor& tensor);
+  void HintAtPacking(std::string_view name);
   void BindStranger(size_t shard, const HeaderTensor& tensor);
   void CheckPromise(size_t shard, uint16_t promised, std::string_view name);
   void NotePrefix(bool prefixed, std::string_view name);
@@ -73,6 +74,7 @@ class CheckpointOpener {
   std::vector<uint16_t> promised_;  // by slot: the shard that the index names
   std::vector<bool> refused_;       // by slot: present, but wrong
   std::unordered_map<std::string, Stranger> strangers_;
+  bool hinted_at_packing_ = false;
   std::string prefixed_name_;    // the first name with the prefix
   std::string unprefixed_name_;  // the first name without it
 };

@@ -22,6 +22,9 @@ bool IsMlaLayer(size_t layer, size_t layers) {
 }
 
 void SetLayers(Json& text, size_t layers) {
+  if (!text.contains("linear_attn_config") || !text["linear_attn_config"].is_object()) {
+    Fail(ErrorKind::kCheckpoint, "the config has no linear_attn_config to list its layers in");
+  }
   text["num_hidden_layers"] = layers;
   Json kda = Json::array();
   Json mla = Json::array();

@@ -330,6 +330,15 @@ class JsonParser {
 
 }  // namespace
 
+JsonValue::JsonValue() = default;
+JsonValue::JsonValue(bool value) : value_(value) {}
+JsonValue::JsonValue(JsonNumber value) : value_(std::move(value)) {}
+JsonValue::JsonValue(std::string value) : value_(std::move(value)) {}
+JsonValue::JsonValue(const JsonValue&) = default;
+JsonValue::JsonValue(JsonValue&&) noexcept = default;
+JsonValue& JsonValue::operator=(const JsonValue&) = default;
+JsonValue& JsonValue::operator=(JsonValue&&) noexcept = default;
+JsonValue::~JsonValue() = default;
 JsonValue::JsonValue(Array value) : value_(std::move(value)) {}
 JsonValue::JsonValue(Object value) : value_(std::move(value)) {}
 

@@ -29,12 +29,17 @@ class JsonValue {
   using Array = std::vector<JsonValue>;
   using Object = std::vector<JsonMember>;  // in source order
 
-  JsonValue() = default;  // null
-  explicit JsonValue(bool value) : value_(value) {}
-  explicit JsonValue(JsonNumber value) : value_(std::move(value)) {}
-  explicit JsonValue(std::string value) : value_(std::move(value)) {}
+  JsonValue();  // null
+  explicit JsonValue(bool value);
+  explicit JsonValue(JsonNumber value);
+  explicit JsonValue(std::string value);
   explicit JsonValue(Array value);
   explicit JsonValue(Object value);
+  JsonValue(const JsonValue&);
+  JsonValue(JsonValue&&) noexcept;
+  JsonValue& operator=(const JsonValue&);
+  JsonValue& operator=(JsonValue&&) noexcept;
+  ~JsonValue();
 
   bool is_null() const { return value_.index() == 0; }
   bool is_boolean() const { return std::holds_alternative<bool>(value_); }

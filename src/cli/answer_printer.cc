@@ -16,12 +16,14 @@ class IdPrinter : public AnswerPrinter {
  public:
   explicit IdPrinter(Output& output) : output_(output) {}
 
-  bool Append(TokenId token) override {
+  AnswerState Append(TokenId token) override {
     output_.Text(fmt::format("{}{}", first_ ? "" : " ", token));
     first_ = false;
-    return true;
+    return AnswerState::kGoesOn;
   }
-  void Finish() override { output_.Text("\n"); }
+  void Finish() override {
+    if (!first_) output_.Text("\n");
+  }
 
  private:
   Output& output_;
@@ -33,14 +35,15 @@ class TextPrinter : public AnswerPrinter {
   TextPrinter(Output& output, const Tokenizer& tokenizer, std::vector<std::string> stop_texts)
       : output_(output), tokenizer_(tokenizer), filter_(std::move(stop_texts)) {}
 
-  bool Append(TokenId token) override {
+  AnswerState Append(TokenId token) override {
+    any_ = true;
     output_.Text(filter_.Append(utf8_.Append(tokenizer_.TokenBytes(token))));
-    return !filter_.stopped();
+    return filter_.stopped() ? AnswerState::kStopText : AnswerState::kGoesOn;
   }
   void Finish() override {
     output_.Text(filter_.Append(utf8_.Flush()));
     output_.Text(filter_.Flush());
-    output_.Text("\n");
+    if (any_) output_.Text("\n");
   }
 
  private:
@@ -48,6 +51,7 @@ class TextPrinter : public AnswerPrinter {
   const Tokenizer& tokenizer_;
   Utf8Stream utf8_;
   StopTextFilter filter_;
+  bool any_ = false;
 };
 
 class ChatPrinter : public AnswerPrinter {
@@ -59,15 +63,17 @@ class ChatPrinter : public AnswerPrinter {
         hide_thinking_(hide_thinking),
         filter_(std::move(stop_texts)) {}
 
-  bool Append(TokenId token) override {
+  AnswerState Append(TokenId token) override {
+    any_ = true;
     Print(parser_.Append(token));
-    return !filter_.stopped() && !parser_.ended();
+    if (filter_.stopped()) return AnswerState::kStopText;
+    return parser_.ended() ? AnswerState::kEnded : AnswerState::kGoesOn;
   }
   void Finish() override {
     Print(parser_.Finish());
     EndThinking();
     output_.Text(filter_.Flush());
-    output_.Text("\n");
+    if (any_) output_.Text("\n");
   }
 
  private:
@@ -99,6 +105,7 @@ class ChatPrinter : public AnswerPrinter {
   bool hide_thinking_;
   StopTextFilter filter_;
   bool thinking_ = false;
+  bool any_ = false;
 };
 
 }  // namespace

@@ -11,13 +11,20 @@
 
 namespace kimi_k3 {
 
+// What a token meant for the answer.
+enum class AnswerState {
+  kGoesOn,
+  kStopText,  // a stop text has been met
+  kEnded      // the model has closed its message
+};
+
 // Takes the tokens of one answer.
 class AnswerPrinter {
  public:
   virtual ~AnswerPrinter() = default;
-  // Prints what the token completes; false where a stop text has been met.
-  virtual bool Append(TokenId token) = 0;
-  // Prints what was held back, and a newline where the answer needs one.
+  // Prints what the token completes.
+  virtual AnswerState Append(TokenId token) = 0;
+  // Prints what was held back, and a newline if there was any token.
   virtual void Finish() = 0;
 };
 

@@ -1,41 +1,63 @@
 // The kimi_k3 program: reads the command line and hands over to one command.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 
+#include "base/error.h"
 #include "cli/exit_code.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
 #include "cli/tokenize_command.h"
+#include "cli/usage_error.h"
+#include "cli/version.h"
 
 namespace kimi_k3 {
 namespace {
 
-constexpr const char* kVersion = "kimi_k3 " KIMI_K3_VERSION;
-
 void Complain(const char* message) { std::fprintf(stderr, "kimi_k3: %s\n", message); }
+
+// A standard stream that the caller has closed would be the number of the next file opened, and
+// output would go into that. In its place comes a stream that refuses what the closed one would.
+void HoldStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) std::_Exit(kExitIo);
+  }
+}
 
 int Main(int argc, char** argv) {
   CLI::App app(
       "Kimi K3 on an ordinary computer: prints the model's answer to a prompt.\n"
       "  kimi_k3 -m DIR -p TEXT [-n 256] [-c 2048] [-t THREADS]",
       "kimi_k3");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", VersionText, "Print version, instruction sets and libraries");
   app.require_subcommand(0, 1);
+  app.footer(
+      "Exit codes: 0 done, 1 run failed, 2 usage, 3 checkpoint refused, 4 memory budget too\n"
+      "small, 5 read or write failed, 130 interrupted.");
   RunOptions run_options;
   AddRunOptions(app, run_options);
   AddTokenizeCommand(app);
   ExitCode code = kExitDone;
+  app.parse_complete_callback([&] { CheckPlaceOfFlags(app); });
   app.final_callback([&] {
     if (app.get_subcommands().empty()) code = RunCommand(run_options);
   });
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& wish) {  // --help, --version
+    app.exit(wish);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+    Complain(DescribeUsageError(app, error).c_str());
+    return kExitUsage;
   }
+  if (!std::cout.flush()) Fail(ErrorKind::kIo, "cannot write to standard output");
   return code;
 }
 
@@ -45,6 +67,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A closed pipe is an error that a write reports, not the death of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  kimi_k3::HoldStandardStreams();
   try {
     return kimi_k3::Main(argc, argv);
   } catch (const kimi_k3::Error& error) {

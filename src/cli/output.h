@@ -8,7 +8,8 @@
 namespace kimi_k3 {
 
 // Writes to the two standard streams. Status is shown only where standard error is a terminal and
-// `quiet` is not set; on a terminal that shows the text too, it stands in the line below the text.
+// `quiet` is not set; on a terminal that shows the text too, it stands in the line below the text
+// and never touches it. One thread at a time.
 class Output {
  public:
   explicit Output(bool quiet);
@@ -17,26 +18,38 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   // To standard output, unbuffered; throws Error(kIo) where it cannot be written (a full disk, a
-  // closed pipe).
-  void Text(std::string_view text);
+  // closed pipe). utf8: valid. A terminal gets no control characters from it but line feeds and
+  // tabs.
+  void Text(std::string_view utf8);
   // The same, shown faint on a terminal.
-  void FaintText(std::string_view text);
+  void FaintText(std::string_view utf8);
+  // Whether Text has failed; then nothing more can be shown.
+  bool broken() const { return broken_; }
+
   // A line to standard error, unless quiet.
   void Note(std::string_view line);
 
   // Whether Status would show anything now: a terminal, and long enough since the last time.
   bool WantsStatus() const;
-  // Shows `line` in place of the last status.
+  // Shows `line` (ASCII) in place of the last status, cut to the terminal's width.
   void Status(std::string_view line);
   void ClearStatus();
 
   bool text_is_terminal() const { return text_is_terminal_; }
 
  private:
+  void Write(std::string_view text, bool faint);
+  // Whether the text has filled its row to the last column (or that cannot be told): on some
+  // terminals moving away and back would lose that column's character.
+  bool TextFillsRow(size_t width) const;
+
   bool quiet_;
   bool text_is_terminal_;
   bool status_is_terminal_;
+  bool shared_terminal_;  // text and status appear on the same one
+  bool broken_ = false;
   bool status_shown_ = false;
+  std::string text_line_;  // text since the last line feed, where the terminal is shared
   std::chrono::steady_clock::time_point next_status_;
 };
 

@@ -18,7 +18,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   // `done` tokens of the prompt are through.
-  void PromptDone(size_t done);
+  void PromptProgress(size_t done);
   // One more token has been generated.
   void Token();
 
@@ -33,5 +33,8 @@ class Progress {
   size_t tokens_ = 0;
   std::chrono::steady_clock::time_point phase_start_;
 };
+
+// "45 s", "3 min", "2 h 10 min", "6 days".
+std::string FormatDuration(double seconds);
 
 }  // namespace kimi_k3

@@ -1,31 +1,26 @@
 // The run command: one prompt, one answer, streamed.
 #include "cli/run_command.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <iostream>
-#include <iterator>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "cli/answer_printer.h"
 #include "cli/interrupt.h"
 #include "cli/npy_file.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/prompt_input.h"
+#include "cli/result_file.h"
 #include "cli/run_stats.h"
 #include "kimi_k3/chat.h"
 #include "kimi_k3/generation.h"
+#include "kimi_k3/utf8.h"
 
 namespace kimi_k3 {
 namespace {
-
-// A million positions at the longest token, and far more than anyone waits for.
-constexpr uint64_t kPromptLimitBytes = uint64_t{1} << 28;
 
 // What the model is to continue.
 struct Prompt {
@@ -33,27 +28,53 @@ struct Prompt {
   std::optional<Channel> chat_start;  // set where the chat template was used
 };
 
-std::string PromptText(const RunOptions& options) {
-  if (options.prompt_text) return *options.prompt_text;
-  if (*options.prompt_file == "-") {
-    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+// Nothing where the prompt is given as ids.
+std::optional<std::string> PromptText(const RunOptions& options, Output& output) {
+  if (options.prompt_ids) return std::nullopt;
+  std::string text =
+      options.prompt_text ? *options.prompt_text : ReadPromptText(*options.prompt_file);
+  if (text.empty()) Fail(ErrorKind::kUsage, "the prompt in {} is empty", *options.prompt_file);
+  if (!IsValidUtf8(text)) {
+    output.Note("the prompt is not valid UTF-8: each broken part is read as U+FFFD");
   }
-  return ReadWholeFile(*options.prompt_file, kPromptLimitBytes);
+  return text;
 }
 
-Prompt MakePrompt(const RunOptions& options, Engine& engine) {
-  if (options.prompt_ids) return {.ids = *options.prompt_ids, .chat_start = {}};
-  const std::string text = PromptText(options);
-  if (text.empty()) Fail(ErrorKind::kUsage, "the prompt is empty");
+Prompt MakePrompt(const RunOptions& options, const std::optional<std::string>& text,
+                  Engine& engine) {
+  if (!text) return {.ids = *options.prompt_ids, .chat_start = {}};
   const Tokenizer& tokenizer = engine.tokenizer();
-  if (options.raw) return {.ids = tokenizer.Encode(text, SpecialText::kPlain), .chat_start = {}};
+  if (options.raw) return {.ids = tokenizer.Encode(*text, SpecialText::kPlain), .chat_start = {}};
   ChatRequest request;
-  if (!options.system.empty()) request.messages.push_back(ChatMessage::System(options.system));
-  request.messages.push_back(ChatMessage::User(text));
+  if (options.system) request.messages.push_back(ChatMessage::System(*options.system));
+  request.messages.push_back(ChatMessage::User(*text));
   request.thinking = !options.no_thinking;
-  request.effort = options.effort;
+  if (options.effort) request.effort = options.effort;
   RenderedChat chat = RenderChat(tokenizer, request);
   return {.ids = std::move(chat.ids), .chat_start = chat.start};
+}
+
+// Everything that can be known to go wrong before the first position is computed.
+void CheckPrompt(const Prompt& prompt, const RunOptions& options, const Engine& engine,
+                 Output& output) {
+  const size_t length = prompt.ids.size();
+  for (const TokenId token : prompt.ids) {
+    if (static_cast<size_t>(token) >= engine.vocabulary()) {
+      Fail(ErrorKind::kUsage, "token id {} is outside the model's vocabulary of {}", token,
+           engine.vocabulary());
+    }
+  }
+  if (length > engine.context()) {
+    Fail(ErrorKind::kUsage,
+         "the prompt has {} tokens, but the context has only {} positions: ask for more (-c {})",
+         length, engine.context(), length + std::min<size_t>(options.max_tokens, 256));
+  }
+  // The last token that is generated needs no position.
+  const size_t room = engine.context() - length + 1;
+  if (options.max_tokens > room) {
+    output.Note(fmt::format("the context has room for {} of the {} tokens asked for (see -c)", room,
+                            options.max_tokens));
+  }
 }
 
 bool HasTokenizer(const RunOptions& options) {
@@ -62,13 +83,13 @@ bool HasTokenizer(const RunOptions& options) {
 
 std::unique_ptr<AnswerPrinter> MakePrinter(const RunOptions& options, Engine& engine,
                                            const Prompt& prompt, Output& output) {
-  if (!options.print_ids && !HasTokenizer(options)) {
-    output.Note("no tiktoken.model in the model's folder: printing token ids");
-  }
-  if (options.print_ids || !HasTokenizer(options)) {
+  if (options.print_ids) return MakeIdPrinter(output);
+  if (!HasTokenizer(options)) {
     if (!options.stop.empty()) {
-      Fail(ErrorKind::kUsage, "--stop needs text, but token ids are printed");
+      Fail(ErrorKind::kUsage,
+           "--stop looks for text, but the model's folder has no tiktoken.model to make text with");
     }
+    output.Note("no tiktoken.model in the model's folder: printing token ids");
     return MakeIdPrinter(output);
   }
   // A text that goes on after its end has no channels to follow.
@@ -79,59 +100,114 @@ std::unique_ptr<AnswerPrinter> MakePrinter(const RunOptions& options, Engine& en
   return MakeTextPrinter(output, engine.tokenizer(), options.stop);
 }
 
-void CheckTokens(const Prompt& prompt, const Engine& engine) {
-  for (const TokenId token : prompt.ids) {
-    if (static_cast<size_t>(token) >= engine.vocabulary()) {
-      Fail(ErrorKind::kUsage, "token id {} is outside the model's vocabulary of {}", token,
-           engine.vocabulary());
+// One prompt on its way through the model.
+class Run {
+ public:
+  Run(const RunOptions& options, Engine& engine, const Prompt& prompt, Output& output)
+      : options_(options),
+        engine_(engine),
+        prompt_(prompt),
+        output_(output),
+        printer_(MakePrinter(options, engine, prompt, output)),
+        sequence_(engine.NewSequence()),
+        max_tokens_(std::min(options.max_tokens, engine.context() - prompt.ids.size() + 1)) {
+    if (!options.logits_file) return;
+    const uint64_t bytes = uint64_t{prompt.ids.size()} * engine.vocabulary() * sizeof(float);
+    CheckResultFile("--logits", *options.logits_file, bytes);
+    logits_file_.emplace(*options.logits_file, prompt.ids.size(), engine.vocabulary());
+  }
+
+  StopReason Execute() {
+    Progress progress(engine_, output_, prompt_.ids.size(), max_tokens_);
+    RunStats stats(engine_, prompt_.ids.size());
+    try {
+      const StopReason reason = Stream(progress, stats);
+      output_.ClearStatus();
+      printer_->Finish();
+      stats.Finish(generated_, StopReasonName(reason));
+      output_.Note(stats.Summary());
+      WriteStats(stats);
+      return reason;
+    } catch (const Error& error) {
+      Salvage(stats, error);
+      throw;
     }
   }
-}
+
+ private:
+  StopReason Stream(Progress& progress, RunStats& stats) {
+    GenerationOptions generation = {.max_tokens = options_.max_tokens,
+                                    .sampling = options_.sampling,
+                                    .ignore_eos = options_.ignore_eos,
+                                    .on_prompt_logits = {},
+                                    .on_prompt_progress = {}};
+    if (logits_file_) {
+      generation.on_prompt_logits = [&](size_t, std::span<const float> row) {
+        logits_file_->AppendRow(row);
+      };
+    }
+    generation.on_prompt_progress = [&](size_t done) {
+      progress.PromptProgress(done);
+      stats.PromptProgress(done);
+      if (logits_file_ && done == prompt_.ids.size()) logits_file_->Commit();
+    };
+    bool ended = false;
+    const GenerationResult result =
+        Generate(engine_, sequence_, prompt_.ids, generation, [&](TokenId token) {
+          ++generated_;
+          progress.Token();
+          const AnswerState state = printer_->Append(token);
+          ended = state == AnswerState::kEnded;
+          return state == AnswerState::kGoesOn;
+        });
+    return ended ? StopReason::kEndOfText : result.reason;
+  }
+
+  void WriteStats(const RunStats& stats) const {
+    if (options_.stats_file) stats.Write(*options_.stats_file);
+  }
+
+  // What was generated before the failure is shown, and what it cost is written.
+  void Salvage(RunStats& stats, const Error& error) {
+    try {
+      output_.ClearStatus();
+      if (!output_.broken()) printer_->Finish();
+      stats.Finish(generated_, "failed", error.what());
+      WriteStats(stats);
+    } catch (const Error&) {  // the first failure is the one to tell
+    }
+  }
+
+  const RunOptions& options_;
+  Engine& engine_;
+  const Prompt& prompt_;
+  Output& output_;
+  std::unique_ptr<AnswerPrinter> printer_;
+  Sequence sequence_;
+  size_t max_tokens_;
+  size_t generated_ = 0;
+  std::optional<NpyFile> logits_file_;
+};
 
 }  // namespace
 
 ExitCode RunCommand(const RunOptions& options) {
   CheckRunOptions(options);
   Output output(options.quiet);
+  for (const std::string& warning : RunOptionWarnings(options)) output.Note(warning);
+  if (options.stats_file) CheckResultFile("--stats", *options.stats_file, 0);
+  if (options.logits_file) CheckResultFile("--logits", *options.logits_file, 0);
+  const InterruptGuard interrupts;
+  const std::optional<std::string> text = PromptText(options, output);
+  output.Status("opening " + options.engine.model_dir.string());
   Engine engine = Engine::Open(options.engine);
   output.Note(engine.Description());
-  const InterruptGuard interrupts(engine);
-  const Prompt prompt = MakePrompt(options, engine);
-  CheckTokens(prompt, engine);
-  const std::unique_ptr<AnswerPrinter> printer = MakePrinter(options, engine, prompt, output);
-
-  Sequence sequence = engine.NewSequence();
-  Progress progress(engine, output, prompt.ids.size(), options.max_tokens);
-  RunStats stats(engine);
-  GenerationOptions generation = {.max_tokens = options.max_tokens,
-                                  .sampling = options.sampling,
-                                  .ignore_eos = options.ignore_eos,
-                                  .on_prompt_logits = {},
-                                  .on_prompt_progress = {}};
-  std::optional<NpyFile> logits_file;
-  if (options.logits_file) {
-    logits_file.emplace(*options.logits_file, prompt.ids.size(), engine.vocabulary());
-    generation.on_prompt_logits = [&](size_t, std::span<const float> row) {
-      logits_file->AppendRow(row);
-    };
-  }
-  generation.on_prompt_progress = [&](size_t done) {
-    progress.PromptDone(done);
-    if (done < prompt.ids.size()) return;
-    stats.PromptDone(done);
-    if (logits_file) logits_file->Commit();
-  };
-  const GenerationResult result =
-      Generate(engine, sequence, prompt.ids, generation, [&](TokenId token) {
-        progress.Token();
-        return printer->Append(token);
-      });
-  output.ClearStatus();
-  printer->Finish();
-  stats.GenerationDone(result);
-  output.Note(stats.Summary());
-  if (options.stats_file) stats.Write(*options.stats_file);
-  return result.reason == StopReason::kInterrupted ? kExitInterrupted : kExitDone;
+  const Prompt prompt = MakePrompt(options, text, engine);
+  CheckPrompt(prompt, options, engine, output);
+  Run run(options, engine, prompt, output);
+  const EngineInterrupt engine_interrupt(engine);
+  const StopReason reason = run.Execute();
+  return reason == StopReason::kInterrupted ? kExitInterrupted : kExitDone;
 }
 
 }  // namespace kimi_k3

@@ -20,9 +20,9 @@ struct RunOptions {
   std::optional<std::string> prompt_file;  // "-": standard input
   std::optional<std::vector<TokenId>> prompt_ids;
   bool raw = false;  // no chat template
-  std::string system;
+  std::optional<std::string> system;
   bool no_thinking = false;
-  ThinkingEffort effort = ThinkingEffort::kMax;
+  std::optional<ThinkingEffort> effort;  // nothing: as the vendor's template has it
   bool hide_thinking = false;
 
   size_t max_tokens = 256;
@@ -39,7 +39,12 @@ struct RunOptions {
 // Adds the options to `app`; `options` must outlive the parse.
 void AddRunOptions(CLI::App& app, RunOptions& options);
 
-// Throws Error(kUsage) for combinations that make no sense (no prompt, two prompts).
+// Throws Error(kUsage) for combinations that make no sense (no prompt, two prompts, a flag that
+// another one rules out).
 void CheckRunOptions(const RunOptions& options);
+
+// What is allowed but not what the user expects: flags that have no effect, too many threads. One
+// sentence each.
+std::vector<std::string> RunOptionWarnings(const RunOptions& options);
 
 }  // namespace kimi_k3

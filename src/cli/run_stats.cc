@@ -17,7 +17,8 @@ double PerSecond(size_t tokens, double seconds) {
 
 }  // namespace
 
-RunStats::RunStats(const Engine& engine) : engine_(engine), phase_start_(Now()) {}
+RunStats::RunStats(const Engine& engine, size_t prompt_tokens)
+    : engine_(engine), phase_start_(Now()), prompt_tokens_(prompt_tokens) {}
 
 RunStats::Reading RunStats::Now() const {
   return {.time = std::chrono::steady_clock::now(),
@@ -40,28 +41,38 @@ RunStats::Phase RunStats::PhaseSince(const Reading& start, size_t tokens) const 
   return phase;
 }
 
-void RunStats::PromptDone(size_t tokens) {
-  prompt_ = PhaseSince(phase_start_, tokens);
+void RunStats::PromptProgress(size_t done) {
+  prompt_done_ = done;
+  if (!PromptIsDone()) return;
+  prompt_ = PhaseSince(phase_start_, done);
   phase_start_ = Now();
 }
 
-void RunStats::GenerationDone(const GenerationResult& result) {
-  generated_ = result.tokens.size();
-  // The first token comes out of the prompt's last pass.
-  const size_t passes = engine_.counters().passes - phase_start_.engine.passes;
-  generation_ = PhaseSince(phase_start_, passes);
-  stop_reason_ = StopReasonName(result.reason);
+void RunStats::Finish(size_t generated, std::string_view reason, std::string_view error) {
+  generated_ = generated;
+  stop_reason_ = reason;
+  error_ = error;
+  if (!PromptIsDone()) {
+    prompt_ = PhaseSince(phase_start_, prompt_done_);
+    return;
+  }
+  // The first token comes out of the prompt's last pass, each later one out of a pass of its own.
+  decode_ = PhaseSince(phase_start_, engine_.counters().passes - phase_start_.engine.passes);
 }
 
 std::string RunStats::Summary() const {
-  std::string decode = "no pass after it";
-  if (generation_.tokens != 0) {
-    decode = fmt::format("then {:.3g} s a token",
-                         generation_.seconds / static_cast<double>(generation_.tokens));
+  const std::string memory = FormatByteSize(ReadProcessMeters().peak_resident_bytes);
+  if (!PromptIsDone()) {
+    return fmt::format("{} of {} prompt tokens in {:.3g} s, then {}; at most {} in memory",
+                       prompt_done_, prompt_tokens_, prompt_.seconds, stop_reason_, memory);
   }
-  return fmt::format("prompt of {} in {:.3g} s, {}; {} generated ({}); at most {} in memory",
-                     prompt_.tokens, prompt_.seconds, decode, generated_, stop_reason_,
-                     FormatByteSize(ReadProcessMeters().peak_resident_bytes));
+  std::string decode;
+  if (decode_.tokens != 0) {
+    decode = fmt::format(", then {:.3g} s a token",
+                         decode_.seconds / static_cast<double>(decode_.tokens));
+  }
+  return fmt::format("prompt of {} in {:.3g} s{}; {} generated ({}); at most {} in memory",
+                     prompt_tokens_, prompt_.seconds, decode, generated_, stop_reason_, memory);
 }
 
 void RunStats::Write(const std::filesystem::path& path) const {
@@ -76,13 +87,14 @@ void RunStats::Write(const std::filesystem::path& path) const {
                                   {"major_faults", p.process.major_faults},
                                   {"storage_read_bytes", p.process.storage_read_bytes}};
   };
-  const nlohmann::ordered_json document = {
+  nlohmann::ordered_json document = {
       {"model", engine_.Description()}, {"threads", engine_.threads()},
-      {"context", engine_.context()},   {"prompt", phase(prompt_)},
-      {"decode", phase(generation_)},   {"generated_tokens", generated_},
-      {"stop_reason", stop_reason_}};
+      {"context", engine_.context()},   {"prompt_tokens", prompt_tokens_},
+      {"generated_tokens", generated_}, {"stop_reason", stop_reason_},
+      {"prompt", phase(prompt_)},       {"decode", phase(decode_)}};
+  if (!error_.empty()) document["error"] = error_;
   AtomicFile file(path);
-  file.Append(document.dump(2) + "\n");
+  file.Append(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   file.Commit();
 }
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "base/process_meter.h"
 #include "kimi_k3/engine.h"
-#include "kimi_k3/generation.h"
 
 namespace kimi_k3 {
 
@@ -16,10 +16,11 @@ namespace kimi_k3 {
 class RunStats {
  public:
   // The prompt phase begins now.
-  explicit RunStats(const Engine& engine);
-  // The prompt is through; generation begins now.
-  void PromptDone(size_t tokens);
-  void GenerationDone(const GenerationResult& result);
+  RunStats(const Engine& engine, size_t prompt_tokens);
+  // `done` tokens of the prompt are through; when all are, the decode phase begins.
+  void PromptProgress(size_t done);
+  // The run ends now, in whichever phase. reason: a StopReasonName, or "failed" with the message.
+  void Finish(size_t generated, std::string_view reason, std::string_view error = {});
 
   // One line: tokens and speed of both phases, peak memory, why it ended.
   std::string Summary() const;
@@ -40,12 +41,16 @@ class RunStats {
   };
   Reading Now() const;
   Phase PhaseSince(const Reading& start, size_t tokens) const;
+  bool PromptIsDone() const { return prompt_done_ == prompt_tokens_; }
 
   const Engine& engine_;
   Reading phase_start_;
-  Phase prompt_, generation_;
+  size_t prompt_tokens_;
+  size_t prompt_done_ = 0;
+  Phase prompt_, decode_;
   size_t generated_ = 0;
-  std::string stop_reason_ = "interrupted";
+  std::string stop_reason_;
+  std::string error_;
 };
 
 }  // namespace kimi_k3

@@ -1,0 +1,22 @@
+// What is wrong with a command line, in words.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kimi_k3 {
+
+// Of `known`, the word that `word` was most likely meant to be; empty where none is near.
+std::string ClosestWord(std::string_view word, const std::vector<std::string>& known);
+
+// One sentence about `error`, which parsing into `app` threw: unknown flags and commands with what
+// was probably meant, stray words, flags of the program before a command, missing values.
+std::string DescribeUsageError(const CLI::App& app, const CLI::ParseError& error);
+
+// Throws a CLI::ParseError where flags of the program stand before a command, which would not know
+// them.
+void CheckPlaceOfFlags(const CLI::App& app);
+
+}  // namespace kimi_k3

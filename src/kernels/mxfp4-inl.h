@@ -65,7 +65,7 @@ alignas(64) inline constexpr WideScaledValues kWideScaledValues;
 
 class Mxfp4Group {
  public:
-  HWY_INLINE Mxfp4Group() = default;
+  HWY_INLINE Mxfp4Group() {}
   // Lane i takes byte i / 2 of the first eight bytes to its lower half and the same of the second
   // eight to its upper half, shifts the right nibble down, and looks both up: the table stands
   // twice in its register, so that four bits of an index count.
@@ -99,7 +99,7 @@ class Mxfp4Group {
 // Interleave(), which the activations must take too.
 class Mxfp4InterleavedGroup {
  public:
-  HWY_INLINE Mxfp4InterleavedGroup() = default;
+  HWY_INLINE Mxfp4InterleavedGroup() {}
   HWY_INLINE Mxfp4InterleavedGroup(const std::byte* data, uint8_t scale) : data_(data) {
     table_ = hn::BitCast(DF(), hn::Load(DU32(), kWideScaledValues.bits[scale]));
   }
@@ -125,7 +125,7 @@ class Mxfp4InterleavedGroup {
 
 class Mxfp4Group {
  public:
-  HWY_INLINE Mxfp4Group() = default;
+  HWY_INLINE Mxfp4Group() {}
   HWY_INLINE Mxfp4Group(const std::byte* data, uint8_t scale) : data_(data) {
     alignas(32) static constexpr float kMagnitudes[8] = {0.0F, 0.5F, 1.0F, 1.5F,
                                                          2.0F, 3.0F, 4.0F, 6.0F};
@@ -160,7 +160,7 @@ class Mxfp4Group {
 
 class Mxfp4Group {
  public:
-  HWY_INLINE Mxfp4Group() = default;
+  HWY_INLINE Mxfp4Group() {}
   HWY_INLINE Mxfp4Group(const std::byte* data, uint8_t scale)
       : data_(data), scale_(ScaleValue(scale)) {}
 

@@ -37,8 +37,10 @@ using VF = hn::Vec<DF>;
 inline constexpr size_t kPartLanes = hn::MaxLanes(DF());
 inline constexpr size_t kParts = kLanes / kPartLanes;
 
-// Lanes 0 .. 15 in order, spread over one, two or four registers.
+// Lanes 0 .. 15 in order, spread over one, two or four registers. (Constructors that the compiler
+// supplies would be compiled without the instruction set; hence the empty ones.)
 struct F16 {
+  HWY_INLINE F16() {}
   VF part[kParts];
 };
 

@@ -20,11 +20,21 @@ enum class KvCacheType { kF32, kBf16 };
 
 struct EngineOptions {
   std::filesystem::path model_dir;
-  size_t context = 2048;    // positions that each sequence has room for
-  size_t threads = 0;       // 0: the physical cores that this process may use
+  size_t context = 0;  // positions that each sequence has room for; 0: 2048, or what the model has
+  size_t threads = 0;  // 0: the physical cores that this process may use
   size_t prompt_chunk = 0;  // rows of a prompt computed in one pass; 0: as the engine sees fit
   KvCacheType kv_cache = KvCacheType::kF32;
   std::string isa = "auto";  // instruction set: auto, avx512, avx2, neon
+
+  // Peak resident memory stays within this; unset: what the machine really has to spare.
+  std::optional<uint64_t> memory_bytes;
+  size_t sequences = 1;            // that may exist at once
+  bool all_prompt_logits = false;  // every row of a pass may want logits, not one of each sequence
+  std::string io = "auto";         // how weights are read: auto, direct, buffered, mmap
+  // Read-ahead reaches this many layers beyond the one in use; unset: as far as there is room.
+  std::optional<size_t> prefetch_layers;
+  // Memory for experts that stay; unset: what the plan leaves.
+  std::optional<uint64_t> expert_cache_bytes;
 };
 
 // Where a pass stands, for a progress display.
@@ -39,6 +49,20 @@ struct EngineCounters {
   uint64_t passes = 0;
   uint64_t rows = 0;
   uint64_t barriers = 0;  // loops that several threads shared
+
+  // Fetched from the shards, padding to whole blocks included.
+  uint64_t trunk_bytes = 0;
+  uint64_t expert_bytes = 0;
+  uint64_t head_bytes = 0;
+  uint64_t embedding_bytes = 0;
+  uint64_t read_calls = 0;
+  // Experts that were in memory when the router named them, and those that were not.
+  uint64_t expert_hits = 0;
+  uint64_t expert_misses = 0;
+  double compute_waited_seconds = 0;  // compute had nothing to do until a read came
+  double reads_waited_seconds = 0;    // no read in flight: no room, or nothing known to be needed
+
+  uint64_t bytes_read() const { return trunk_bytes + expert_bytes + head_bytes + embedding_bytes; }
 };
 
 // One text: its tokens and the model's state after them. Made by Engine::NewSequence, which must
@@ -90,12 +114,18 @@ class Engine {
   // What was opened, in one line: kind, size, layers, instruction set, threads.
   std::string Description() const;
 
-  // The folder's tokenizer, loaded at the first call; throws Error(kCheckpoint) where it has none.
-  const Tokenizer& tokenizer();
+  // The folder's tokenizer; throws Error(kCheckpoint) where it has none.
+  const Tokenizer& tokenizer() const;
+  bool has_tokenizer() const;
   // The tokens that end a text: the tokenizer's, or without tokenizer files the config's
   // eos_token_id.
-  std::vector<TokenId> StopTokens();
+  std::vector<TokenId> StopTokens() const;
 
+  // What memory is used for, as lines of a table.
+  std::string PlanTable() const;
+  uint64_t memory_budget_bytes() const;
+
+  // Throws Error(kBudget) where options.sequences exist already.
   Sequence NewSequence() const;
 
   // One pass over the weights for all rows (at most max_rows()). logits: [rows that want them,

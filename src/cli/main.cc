@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cli/exit_code.h"
+#include "cli/plan_command.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
 #include "cli/tokenize_command.h"
@@ -43,6 +44,7 @@ int Main(int argc, char** argv) {
       "small, 5 read or write failed, 130 interrupted.");
   RunOptions run_options;
   AddRunOptions(app, run_options);
+  AddPlanCommand(app);
   AddTokenizeCommand(app);
   ExitCode code = kExitDone;
   app.parse_complete_callback([&] { CheckPlaceOfFlags(app); });

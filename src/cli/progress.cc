@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -24,7 +25,8 @@ Progress::Progress(Engine& engine, Output& output, size_t prompt_tokens, size_t 
       output_(output),
       prompt_tokens_(prompt_tokens),
       max_tokens_(max_tokens),
-      phase_start_(std::chrono::steady_clock::now()) {
+      phase_start_(std::chrono::steady_clock::now()),
+      last_shown_(phase_start_) {
   Show({.layer = 0, .layers = engine_.layers(), .rows = 0});
   engine_.SetProgress([this](const PassProgress& pass) {
     if (output_.WantsStatus()) Show(pass);
@@ -40,6 +42,17 @@ void Progress::PromptProgress(size_t done) {
 
 void Progress::Token() { ++tokens_; }
 
+// Bytes read a second since the line was last shown.
+std::string Progress::ReadRate() {
+  const auto now = std::chrono::steady_clock::now();
+  const uint64_t bytes = engine_.counters().bytes_read();
+  const double seconds = std::chrono::duration<double>(now - last_shown_).count();
+  const double rate = static_cast<double>(bytes - bytes_shown_) / std::max(seconds, 1e-3);
+  last_shown_ = now;
+  bytes_shown_ = bytes;
+  return FormatByteSize(static_cast<uint64_t>(rate));
+}
+
 void Progress::Show(const PassProgress& pass) {
   const bool prompt = prompt_done_ < prompt_tokens_;
   // Tokens that went through the model in this phase, those of the pass in progress counted by its
@@ -52,10 +65,12 @@ void Progress::Show(const PassProgress& pass) {
   const std::string left = done > 0 ? fmt::format(", {}{} left", prompt ? "" : "at most ",
                                                   FormatDuration((total - done) / rate))
                                     : std::string();
-  output_.Status(fmt::format(
-      "{} {} of {}, layer {} of {}, {:.3g} tokens/s, {} in memory{}", prompt ? "prompt" : "token",
-      prompt ? prompt_done_ + pass.rows : tokens_ + 1, prompt ? prompt_tokens_ : max_tokens_,
-      pass.layer, pass.layers, rate, FormatByteSize(ReadProcessMeters().resident_bytes), left));
+  output_.Status(
+      fmt::format("{} {} of {}, layer {} of {}, {:.3g} tokens/s, {}/s read, {} of {} in memory{}",
+                  prompt ? "prompt" : "token", prompt ? prompt_done_ + pass.rows : tokens_ + 1,
+                  prompt ? prompt_tokens_ : max_tokens_, pass.layer, pass.layers, rate, ReadRate(),
+                  FormatByteSize(ReadProcessMeters().resident_bytes),
+                  FormatByteSize(engine_.memory_budget_bytes()), left));
 }
 
 std::string FormatDuration(double seconds) {

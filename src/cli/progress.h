@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "cli/output.h"
 #include "kimi_k3/engine.h"
@@ -24,6 +26,7 @@ class Progress {
 
  private:
   void Show(const PassProgress& pass);
+  std::string ReadRate();
 
   Engine& engine_;
   Output& output_;
@@ -32,6 +35,8 @@ class Progress {
   size_t prompt_done_ = 0;
   size_t tokens_ = 0;
   std::chrono::steady_clock::time_point phase_start_;
+  std::chrono::steady_clock::time_point last_shown_;
+  uint64_t bytes_shown_ = 0;
 };
 
 // "45 s", "3 min", "2 h 10 min", "6 days".

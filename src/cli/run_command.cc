@@ -200,7 +200,9 @@ ExitCode RunCommand(const RunOptions& options) {
   const InterruptGuard interrupts;
   const std::optional<std::string> text = PromptText(options, output);
   output.Status("opening " + options.engine.model_dir.string());
-  Engine engine = Engine::Open(options.engine);
+  EngineOptions engine_options = options.engine;
+  engine_options.all_prompt_logits = options.logits_file.has_value();
+  Engine engine = Engine::Open(engine_options);
   output.Note(engine.Description());
   const Prompt prompt = MakePrompt(options, text, engine);
   CheckPrompt(prompt, options, engine, output);

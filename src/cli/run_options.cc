@@ -3,15 +3,26 @@
 
 #include <charconv>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "cli/flag_group.h"
+#include "residency/stream_options.h"
 
 namespace kimi_k3 {
 namespace {
 
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint64_t kMostPromptChunk = 65536;
+constexpr uint64_t kMostPrefetchLayers = 10000;
+
+uint64_t ReadSize(const std::string& flag, const std::string& text) {
+  try {
+    return ParseByteSize(text);
+  } catch (const Error& error) {
+    Fail(error.kind(), "{}: {}", flag, error.what());
+  }
+}
 
 std::vector<TokenId> ParseTokenIds(const std::string& text) {
   constexpr std::string_view kSeparators = " ,\t\r\n";
@@ -51,8 +62,31 @@ void AddEngineOptions(CLI::App& app, RunOptions& options) {
   EngineOptions& engine = options.engine;
   group.Value("-m,--model", "DIR", "The checkpoint's folder, as downloaded",
               [&engine](const std::string& text) { engine.model_dir = text; });
-  group.Count("-c,--context", "N", engine.context, "Positions that prompt and answer have room for",
-              1);
+  group
+      .Count("-c,--context", "N", engine.context, "Positions that prompt and answer have room for",
+             1)
+      ->default_str("2048");
+  group.Value(
+      "--memory", "SIZE",
+      "Most memory to use, such as 8G; without it what the machine has to spare",
+      [&engine](const std::string& text) { engine.memory_bytes = ReadSize("--memory", text); });
+  group
+      .Value("--io", "WAY", "How weights are read: auto, direct, buffered or mmap",
+             [&engine](const std::string& text) {
+               ParseIoMode(text);
+               engine.io = text;
+             })
+      ->default_str(engine.io);
+  group.Value("--prefetch", "LAYERS",
+              "Read at most this many layers ahead; without it as far as there is room",
+              [&engine](const std::string& text) {
+                engine.prefetch_layers = ParseCount("--prefetch", text, 0, kMostPrefetchLayers);
+              });
+  group.Value("--expert-cache", "SIZE",
+              "Memory for experts that stay; without it what the plan leaves",
+              [&engine](const std::string& text) {
+                engine.expert_cache_bytes = ReadSize("--expert-cache", text);
+              });
   group.Count("-t,--threads", "N", engine.threads, "Threads that compute; 0: one a physical core",
               0, kMostThreads);
   group.Count("--prompt-chunk", "N", engine.prompt_chunk,

@@ -35,6 +35,15 @@ RunStats::Phase RunStats::PhaseSince(const Reading& start, size_t tokens) const 
   phase.engine.passes -= start.engine.passes;
   phase.engine.rows -= start.engine.rows;
   phase.engine.barriers -= start.engine.barriers;
+  phase.engine.trunk_bytes -= start.engine.trunk_bytes;
+  phase.engine.expert_bytes -= start.engine.expert_bytes;
+  phase.engine.head_bytes -= start.engine.head_bytes;
+  phase.engine.embedding_bytes -= start.engine.embedding_bytes;
+  phase.engine.read_calls -= start.engine.read_calls;
+  phase.engine.expert_hits -= start.engine.expert_hits;
+  phase.engine.expert_misses -= start.engine.expert_misses;
+  phase.engine.compute_waited_seconds -= start.engine.compute_waited_seconds;
+  phase.engine.reads_waited_seconds -= start.engine.reads_waited_seconds;
   phase.process.minor_faults -= start.process.minor_faults;
   phase.process.major_faults -= start.process.major_faults;
   phase.process.storage_read_bytes -= start.process.storage_read_bytes;
@@ -68,8 +77,9 @@ std::string RunStats::Summary() const {
   }
   std::string decode;
   if (decode_.tokens != 0) {
-    decode = fmt::format(", then {:.3g} s a token",
-                         decode_.seconds / static_cast<double>(decode_.tokens));
+    decode = fmt::format(", then {:.3g} s and {} read a token",
+                         decode_.seconds / static_cast<double>(decode_.tokens),
+                         FormatByteSize(decode_.engine.bytes_read() / decode_.tokens));
   }
   return fmt::format("prompt of {} in {:.3g} s{}; {} generated ({}); at most {} in memory",
                      prompt_tokens_, prompt_.seconds, decode, generated_, stop_reason_, memory);
@@ -82,16 +92,28 @@ void RunStats::Write(const std::filesystem::path& path) const {
                                   {"tokens_per_second", PerSecond(p.tokens, p.seconds)},
                                   {"passes", p.engine.passes},
                                   {"barriers", p.engine.barriers},
+                                  {"bytes_read",
+                                   {{"trunk", p.engine.trunk_bytes},
+                                    {"experts", p.engine.expert_bytes},
+                                    {"head", p.engine.head_bytes},
+                                    {"embedding", p.engine.embedding_bytes},
+                                    {"total", p.engine.bytes_read()}}},
+                                  {"read_calls", p.engine.read_calls},
+                                  {"expert_hits", p.engine.expert_hits},
+                                  {"expert_misses", p.engine.expert_misses},
+                                  {"compute_waited_seconds", p.engine.compute_waited_seconds},
+                                  {"reads_waited_seconds", p.engine.reads_waited_seconds},
                                   {"peak_resident_bytes", p.process.peak_resident_bytes},
                                   {"minor_faults", p.process.minor_faults},
                                   {"major_faults", p.process.major_faults},
                                   {"storage_read_bytes", p.process.storage_read_bytes}};
   };
   nlohmann::ordered_json document = {
-      {"model", engine_.Description()}, {"threads", engine_.threads()},
-      {"context", engine_.context()},   {"prompt_tokens", prompt_tokens_},
-      {"generated_tokens", generated_}, {"stop_reason", stop_reason_},
-      {"prompt", phase(prompt_)},       {"decode", phase(decode_)}};
+      {"model", engine_.Description()},  {"threads", engine_.threads()},
+      {"context", engine_.context()},    {"memory_budget_bytes", engine_.memory_budget_bytes()},
+      {"prompt_tokens", prompt_tokens_}, {"generated_tokens", generated_},
+      {"stop_reason", stop_reason_},     {"prompt", phase(prompt_)},
+      {"decode", phase(decode_)}};
   if (!error_.empty()) document["error"] = error_;
   AtomicFile file(path);
   file.Append(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

@@ -6,32 +6,34 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/error.h"
+#include "base/process_meter.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/cache_type.h"
+#include "engine/engine_plan.h"
 #include "kernels/isa.h"
 #include "model/sequence_state.h"
 #include "model/transformer.h"
-#include "residency/mapped_stream.h"
+#include "residency/memory_plan.h"
+#include "residency/stream_factory.h"
 
 namespace kimi_k3 {
-namespace {
-
-// Rows of a prompt chunk where nothing else is asked for.
-constexpr size_t kDefaultPromptChunk = 64;
-// The most that may be asked for: far beyond what pays, and no size computed from it overflows.
-constexpr size_t kMostPromptChunk = 65536;
-
-kernels::CacheType CacheTypeOf(KvCacheType type) {
-  return type == KvCacheType::kBf16 ? kernels::CacheType::kBf16 : kernels::CacheType::kF32;
-}
-
-}  // namespace
 
 struct Sequence::State {
-  State(const ModelConfig& config, size_t context, kernels::CacheType cache)
-      : state(config, context, cache) {}
+  State(const ModelConfig& config, const EngineOptions& options,
+        std::shared_ptr<std::atomic<size_t>> alive_count)
+      : state(config, options.context, CacheTypeOf(options.kv_cache)),
+        alive(std::move(alive_count)) {
+    ++*alive;
+  }
+  ~State() { --*alive; }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
   SequenceState state;
+  std::shared_ptr<std::atomic<size_t>> alive;  // sequences of this engine
   std::vector<TokenId> tokens;
   bool intact = true;
 };
@@ -51,24 +53,48 @@ void Sequence::Reset() {
   state_->intact = true;
 }
 
-struct Engine::Parts {
-  explicit Parts(const EngineOptions& engine_options)
-      : options(engine_options),
-        checkpoint(Checkpoint::Open(options.model_dir)),
-        pool(options.threads != 0 ? options.threads : UsableCores()),
-        weights(MakeMappedStream(checkpoint)),
-        transformer(checkpoint.config(), *weights, pool,
-                    options.prompt_chunk != 0 ? options.prompt_chunk : kDefaultPromptChunk) {}
+namespace {
 
-  EngineOptions options;
+std::optional<Tokenizer> LoadTokenizerIfThere(const EngineOptions& options,
+                                              const ModelConfig& config) {
+  if (!std::filesystem::exists(options.model_dir / "tiktoken.model")) return std::nullopt;
+  return Tokenizer::Load(options.model_dir, static_cast<TokenId>(config.vocabulary));
+}
+
+IoOptions MakeIoOptions(const EngineOptions& options, const std::atomic<bool>& stop) {
+  IoOptions io;
+  io.mode = ParseIoMode(options.io);
+  io.prefetch_layers = options.prefetch_layers;
+  io.stop = &stop;
+  return io;
+}
+
+}  // namespace
+
+// In the order of set-up: everything that the plan must know is in memory before the plan is made.
+struct Engine::Parts {
+  explicit Parts(const EngineOptions& given)
+      : checkpoint(Checkpoint::Open(given.model_dir)),
+        options(ResolveOptions(given, checkpoint.config())),
+        tokenizer(LoadTokenizerIfThere(options, checkpoint.config())),
+        plan(MakeMemoryPlan(
+            checkpoint, MakePlanRequest(checkpoint, options, ReadProcessMeters().resident_bytes))),
+        pool(options.threads),
+        weights(MakeWeightStream(checkpoint, plan, MakeIoOptions(options, interrupted))),
+        transformer(checkpoint.config(), *weights, pool, plan.chunk_rows) {}
+
   Checkpoint checkpoint;
-  ThreadPool pool;
-  std::unique_ptr<WeightStream> weights;
-  Transformer transformer;
+  EngineOptions options;
   std::optional<Tokenizer> tokenizer;
-  std::function<void(const PassProgress&)> progress;
+  MemoryPlan plan;
+  ThreadPool pool;
   std::atomic<bool> interrupted{false};
-  EngineCounters counters;
+  std::unique_ptr<PlannedStream> weights;
+  Transformer transformer;
+  std::function<void(const PassProgress&)> progress;
+  uint64_t passes = 0;
+  uint64_t rows = 0;
+  std::shared_ptr<std::atomic<size_t>> sequences = std::make_shared<std::atomic<size_t>>(0);
 };
 
 Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -77,20 +103,8 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
 Engine Engine::Open(const EngineOptions& options) {
-  if (options.context == 0) Fail(ErrorKind::kUsage, "the context must have at least 1 position");
-  if (options.prompt_chunk > kMostPromptChunk) {
-    Fail(ErrorKind::kUsage, "a prompt chunk has at most {} rows, not {}", kMostPromptChunk,
-         options.prompt_chunk);
-  }
   kernels::UseIsa(options.isa);
-  auto parts = std::make_unique<Parts>(options);
-  const size_t most_positions = parts->checkpoint.config().max_positions;
-  if (most_positions != 0 && options.context > most_positions) {
-    Fail(ErrorKind::kUsage,
-         "a context of {} positions is more than this model has, {}: ask for a smaller one (-c)",
-         options.context, most_positions);
-  }
-  return Engine(std::move(parts));
+  return Engine(std::make_unique<Parts>(options));
 }
 
 size_t Engine::vocabulary() const { return parts_->checkpoint.config().vocabulary; }
@@ -101,30 +115,40 @@ size_t Engine::threads() const { return parts_->pool.threads(); }
 
 std::string Engine::Description() const {
   const ModelConfig& config = parts_->checkpoint.config();
-  return fmt::format("{}, {} layers, {:.2f} GB on disk; {} with {} thread{}", config.model_type,
-                     config.layers, static_cast<double>(parts_->checkpoint.tensor_bytes()) / 1e9,
+  return fmt::format("{}, {} layers, {} on disk; budget {}; {}; {} with {} thread{}",
+                     config.model_type, config.layers,
+                     FormatByteSize(parts_->checkpoint.tensor_bytes()),
+                     FormatByteSize(parts_->plan.budget_bytes), parts_->weights->io_description(),
                      kernels::CurrentIsa(), threads(), threads() == 1 ? "" : "s");
 }
 
-const Tokenizer& Engine::tokenizer() {
+std::string Engine::PlanTable() const { return FormatPlan(parts_->plan); }
+uint64_t Engine::memory_budget_bytes() const { return parts_->plan.budget_bytes; }
+
+bool Engine::has_tokenizer() const { return parts_->tokenizer.has_value(); }
+
+const Tokenizer& Engine::tokenizer() const {
   if (!parts_->tokenizer) {
-    parts_->tokenizer =
-        Tokenizer::Load(parts_->options.model_dir, static_cast<TokenId>(vocabulary()));
+    Fail(ErrorKind::kCheckpoint,
+         "{}: has no tiktoken.model; give the prompt as --token-ids, or fetch the tokenizer files",
+         parts_->options.model_dir.string());
   }
   return *parts_->tokenizer;
 }
 
-std::vector<TokenId> Engine::StopTokens() {
-  if (std::filesystem::exists(parts_->options.model_dir / "tiktoken.model")) {
-    return tokenizer().StopTokens();
-  }
+std::vector<TokenId> Engine::StopTokens() const {
+  if (parts_->tokenizer) return parts_->tokenizer->StopTokens();
   const std::optional<int64_t> eos = parts_->checkpoint.config().eos_token_id;
   return eos ? std::vector<TokenId>{static_cast<TokenId>(*eos)} : std::vector<TokenId>{};
 }
 
 Sequence Engine::NewSequence() const {
-  return Sequence(std::make_unique<Sequence::State>(parts_->checkpoint.config(), context(),
-                                                    CacheTypeOf(parts_->options.kv_cache)));
+  if (*parts_->sequences >= parts_->options.sequences) {
+    Fail(ErrorKind::kBudget, "the memory plan has room for {} sequence{} at once",
+         parts_->options.sequences, parts_->options.sequences == 1 ? "" : "s");
+  }
+  return Sequence(std::make_unique<Sequence::State>(parts_->checkpoint.config(), parts_->options,
+                                                    parts_->sequences));
 }
 
 void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
@@ -152,8 +176,8 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
     row.sequence->state_->intact = true;
     row.sequence->state_->tokens.push_back(row.token);
   }
-  ++parts_->counters.passes;
-  parts_->counters.rows += rows.size();
+  ++parts_->passes;
+  parts_->rows += rows.size();
 }
 
 void Engine::SetProgress(std::function<void(const PassProgress&)> progress) {
@@ -165,9 +189,19 @@ void Engine::ClearInterrupt() { parts_->interrupted.store(false, std::memory_ord
 bool Engine::interrupted() const { return parts_->interrupted.load(std::memory_order_relaxed); }
 
 EngineCounters Engine::counters() const {
-  EngineCounters counters = parts_->counters;
-  counters.barriers = parts_->pool.barriers();
-  return counters;
+  const StreamStats stream = parts_->weights->ReadStats();
+  return {.passes = parts_->passes,
+          .rows = parts_->rows,
+          .barriers = parts_->pool.barriers(),
+          .trunk_bytes = stream.trunk_bytes,
+          .expert_bytes = stream.expert_bytes,
+          .head_bytes = stream.head_bytes,
+          .embedding_bytes = stream.embedding_bytes,
+          .read_calls = stream.read_calls,
+          .expert_hits = stream.expert_hits,
+          .expert_misses = stream.expert_misses,
+          .compute_waited_seconds = stream.compute_waited_seconds,
+          .reads_waited_seconds = stream.reads_waited_seconds};
 }
 
 }  // namespace kimi_k3

@@ -39,12 +39,34 @@ TEST(EngineOpen, SaysWhatItOpened) {
   }
 }
 
-TEST(EngineOpen, ChoosesThreadsAndPromptChunkWhereNoneAreAskedFor) {
+TEST(EngineOpen, ChoosesThreadsPromptChunkAndContextWhereNoneAreAskedFor) {
   EngineOptions options = GoldenOptions("kimi-linear");
   options.threads = 0;
+  options.context = 0;
   const Engine engine = Engine::Open(options);
   EXPECT_GE(engine.threads(), 1U);
   EXPECT_GE(engine.max_rows(), 2U);
+  EXPECT_EQ(engine.context(), 2048U);
+}
+
+TEST(EngineOpen, HasRoomForAsManySequencesAsThePlan) {
+  EngineOptions options = GoldenOptions("k3");
+  options.sequences = 2;
+  const Engine engine = Engine::Open(options);
+  const Sequence first = engine.NewSequence();
+  {
+    const Sequence second = engine.NewSequence();
+    EXPECT_EQ(KindOf([&] { engine.NewSequence(); }), ErrorKind::kBudget);
+  }
+  EXPECT_NO_THROW(engine.NewSequence());
+}
+
+TEST(EngineOpen, ABudgetThatIsTooSmallIsRefusedWithTheSmallestThatWouldDo) {
+  EngineOptions options = GoldenOptions("k3");
+  options.memory_bytes = 1000;
+  std::string message;
+  EXPECT_EQ(KindOf([&] { Engine::Open(options); }, &message), ErrorKind::kBudget);
+  EXPECT_NE(message.find("MB"), std::string::npos) << message;
 }
 
 TEST(EngineOpen, RefusesWhatCannotBe) {
@@ -54,9 +76,6 @@ TEST(EngineOpen, RefusesWhatCannotBe) {
   const ErrorKind kind = KindOf([&] { Engine::Open(options); }, &message);
   EXPECT_TRUE(kind == ErrorKind::kCheckpoint || kind == ErrorKind::kIo);
   EXPECT_NE(message.find("no-such-model"), std::string::npos) << message;
-
-  EXPECT_EQ(KindOf([] { Engine::Open(GoldenOptions("k3", 0)); }, &message), ErrorKind::kUsage);
-  EXPECT_NE(message.find("context"), std::string::npos) << message;
 
   options = GoldenOptions("k3");
   options.isa = "abacus";

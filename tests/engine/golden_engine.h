@@ -27,6 +27,7 @@ inline EngineOptions GoldenOptions(const std::string& name, size_t context = 64,
   EngineOptions options;
   options.model_dir = GoldenFolder(name) / "checkpoint";
   options.context = context;
+  options.sequences = 4;
   options.threads = 1;
   options.prompt_chunk = prompt_chunk;
   return options;

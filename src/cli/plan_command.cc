@@ -1,0 +1,217 @@
+// The plan command: what would be in memory, what would be read, and how long it would take.
+#include "cli/plan_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "base/process_meter.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/flag_group.h"
+#include "kernels/matmul.h"
+#include "kimi_k3/tokenizer.h"
+#include "model/sequence_state.h"
+#include "model/workspace.h"
+#include "residency/drive_probe.h"
+#include "residency/memory_limits.h"
+#include "residency/memory_plan.h"
+
+namespace kimi_k3 {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What was measured on this machine, and what it makes of the plan.
+struct Estimate {
+  DriveSpeed drive;
+  double weights_per_second_one_row = 0;    // stored bytes multiplied with one row
+  double weights_per_second_many_rows = 0;  // with kManyRows rows
+  double token_seconds = 0;
+  double prompt_seconds = 0;
+};
+
+constexpr size_t kManyRows = 16;
+
+// Stored bytes of a bf16 matrix that all threads together multiply with `rows` rows in a second.
+double MeasureCompute(ThreadPool& pool, size_t rows) {
+  constexpr size_t kColumns = 4096;
+  constexpr size_t kOutputs = 2048;
+  constexpr auto kTime = std::chrono::milliseconds(150);
+  AlignedBuffer<uint16_t> weights(kColumns * kOutputs);
+  std::fill_n(weights.data(), weights.size(), uint16_t{0x3f80});
+  std::vector<float> x(kColumns * rows, 1.0F);
+  std::vector<float> y(kOutputs * rows);
+  const kernels::WeightView view = {kernels::WeightType::kBf16, kOutputs, kColumns,
+                                    reinterpret_cast<const std::byte*>(weights.data()), nullptr};
+  const auto start = Clock::now();
+  double bytes = 0;
+  double seconds = 0;
+  while (Clock::now() - start < kTime) {
+    pool.For(kOutputs, 8, [&](size_t, size_t begin, size_t end) {
+      kernels::MatMul(view.Rows(begin, end - begin), x.data(), kColumns, rows, y.data() + begin,
+                      kOutputs);
+    });
+    bytes += static_cast<double>(weights.size() * sizeof(uint16_t));
+    seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  return bytes / seconds;
+}
+
+// Reading and multiplying overlap, so a pass takes as long as the slower of them.
+double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan, const Estimate& estimate,
+                   size_t rows, bool with_head) {
+  const double read = static_cast<double>(BytesOfPass(checkpoint, plan, rows, with_head)) /
+                      estimate.drive.bytes_per_second;
+  const auto weights = static_cast<double>(plan.weights_per_token);
+  const double one = weights / estimate.weights_per_second_one_row;
+  const double many = weights / estimate.weights_per_second_many_rows;
+  const double each_more = std::max(0.0, many - one) / static_cast<double>(kManyRows - 1);
+  return std::max(read, one + each_more * static_cast<double>(rows - 1));
+}
+
+Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const PlanOptions& options) {
+  Estimate estimate;
+  IoOptions io;
+  io.mode = options.io;
+  estimate.drive =
+      MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
+  ThreadPool pool(options.threads == 0 ? UsableCores() : options.threads);
+  estimate.weights_per_second_one_row = MeasureCompute(pool, 1);
+  estimate.weights_per_second_many_rows = MeasureCompute(pool, kManyRows);
+  estimate.token_seconds = PassSeconds(checkpoint, plan, estimate, 1, true);
+  const size_t full = options.prompt_tokens / plan.chunk_rows;
+  const size_t rest = options.prompt_tokens % plan.chunk_rows;
+  estimate.prompt_seconds =
+      static_cast<double>(full) * PassSeconds(checkpoint, plan, estimate, plan.chunk_rows, false);
+  if (rest > 0) estimate.prompt_seconds += PassSeconds(checkpoint, plan, estimate, rest, true);
+  return estimate;
+}
+
+PlanRequest RequestFor(const Checkpoint& checkpoint, const PlanOptions& options, uint64_t budget,
+                       uint64_t process_bytes) {
+  const ModelConfig& config = checkpoint.config();
+  const size_t parts = options.threads == 0 ? UsableCores() : options.threads;
+  return {.budget_bytes = budget,
+          .process_bytes = process_bytes,
+          .context = options.context,
+          .sequences = options.sequences,
+          .sequence_bytes = SequenceState::Bytes(config, options.context, options.cache_type),
+          .chunk_rows = std::min<uint64_t>(options.prompt_chunk, options.context),
+          .logit_rows = 1,
+          .activation_bytes =
+              [&config, parts](size_t rows) { return Workspace::Bytes(config, rows, parts); },
+          .expert_cache_bytes = options.expert_cache_bytes};
+}
+
+void WriteJson(const PlanOptions& options, const MemoryPlan& plan, const std::string& budget_source,
+               const std::optional<Estimate>& estimate, std::ostream& out) {
+  nlohmann::ordered_json json = PlanToJson(plan);
+  json["budget_source"] = budget_source;
+  json["context"] = options.context;
+  json["sequences"] = options.sequences;
+  if (estimate) {
+    json["drive"] = {{"bytes_per_second", estimate->drive.bytes_per_second},
+                     {"reading", estimate->drive.description}};
+    json["multiply_bytes_per_second"] = estimate->weights_per_second_one_row;
+    json["seconds_per_token"] = estimate->token_seconds;
+    json["prompt"] = {{"tokens", options.prompt_tokens}, {"seconds", estimate->prompt_seconds}};
+  }
+  out << json.dump(2) << '\n';
+}
+
+void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
+                const std::string& budget_source, const std::optional<Estimate>& estimate,
+                std::ostream& out) {
+  out << fmt::format("{}: {} of weights, budget {} ({})\n", options.model_dir.string(),
+                     FormatByteSize(checkpoint.tensor_bytes()), FormatByteSize(plan.budget_bytes),
+                     budget_source)
+      << FormatPlan(plan);
+  if (!estimate) return;
+  out << fmt::format("drive: {}/s ({})\n",
+                     FormatByteSize(static_cast<uint64_t>(estimate->drive.bytes_per_second)),
+                     estimate->drive.description)
+      << fmt::format("multiplying: {}/s\n",
+                     FormatByteSize(static_cast<uint64_t>(estimate->weights_per_second_one_row)))
+      << fmt::format("expected: {:.3g} s a token; {:.3g} s for a prompt of {} tokens\n",
+                     estimate->token_seconds, estimate->prompt_seconds, options.prompt_tokens);
+}
+
+void AddOptions(CLI::App& command, PlanOptions& options) {
+  FlagGroup group(command, "Plan");
+  group
+      .Value("-m,--model", "DIR", "The checkpoint's folder, as downloaded",
+             [&options](const std::string& text) { options.model_dir = text; })
+      ->required();
+  group.Value("--memory", "SIZE", "Budget (8G, 512M); unset: what the machine has to spare",
+              [&options](const std::string& text) { options.memory_bytes = ParseByteSize(text); });
+  group.Value(
+      "--expert-cache", "SIZE", "Memory for cached experts, before matrices are pinned",
+      [&options](const std::string& text) { options.expert_cache_bytes = ParseByteSize(text); });
+  group.Count("-c,--context", "N", options.context, "Positions of each sequence", 1);
+  group.Count("--sequences", "N", options.sequences, "Sequences that exist at once", 1, 65536);
+  group.Count("--prompt-tokens", "N", options.prompt_tokens,
+              "Length of the prompt whose time is estimated", 1);
+  group.Count("--prompt-chunk", "N", options.prompt_chunk, "Most prompt positions in one pass", 1,
+              65536);
+  group.Count("-t,--threads", "N", options.threads, "Threads that compute; 0: one a physical core",
+              0, 1024);
+  group.Choice<kernels::CacheType>(
+      "--kv-cache-quant", {{"none", kernels::CacheType::kF32}, {"bf16", kernels::CacheType::kBf16}},
+      options.cache_type, "Type of the latent cache: none is f32 (default)");
+  group.Value("--io", "auto|direct|buffered|mmap", "How shards are read",
+              [&options](const std::string& text) { options.io = ParseIoMode(text); });
+  group.Switch("--json", options.json, "Write JSON");
+  bool& measure = options.measure;
+  command.add_flag_callback(
+      "--no-measure", [&measure] { measure = false; }, "Neither read the drive nor estimate times");
+}
+
+}  // namespace
+
+void RunPlan(const PlanOptions& options, std::ostream& out) {
+  const Checkpoint checkpoint = Checkpoint::Open(options.model_dir);
+  std::optional<Tokenizer> tokenizer;  // as a run would hold it
+  if (std::filesystem::exists(options.model_dir / "tiktoken.model")) {
+    tokenizer =
+        Tokenizer::Load(options.model_dir, static_cast<TokenId>(checkpoint.config().vocabulary));
+  }
+  const uint64_t resident = ReadProcessMeters().resident_bytes;
+  std::string source = "--memory";
+  uint64_t budget = options.memory_bytes.value_or(0);
+  if (!options.memory_bytes) {
+    const MemoryLimit limit = ReadMemoryLimit(resident);
+    budget = DefaultBudget(limit);
+    source = fmt::format("85 % of the {} that {} leaves", FormatByteSize(limit.available_bytes),
+                         limit.source);
+  }
+  const MemoryPlan plan =
+      MakeMemoryPlan(checkpoint, RequestFor(checkpoint, options, budget, resident));
+  std::optional<Estimate> estimate;
+  if (options.measure) estimate = Measure(checkpoint, plan, options);
+  if (options.json) {
+    WriteJson(options, plan, source, estimate, out);
+  } else {
+    WriteTable(options, checkpoint, plan, source, estimate, out);
+  }
+  out.flush();
+  if (!out) Fail(ErrorKind::kIo, "cannot write the plan");
+}
+
+void AddPlanCommand(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("plan", "What a run would keep in memory, read, and how long it takes");
+  const auto options = std::make_shared<PlanOptions>();
+  AddOptions(*command, *options);
+  command->callback([options] { RunPlan(*options, std::cout); });
+}
+
+}  // namespace kimi_k3

@@ -1,0 +1,13 @@
+// The type of the latent cache, as the public interface and as the kernels name it.
+#pragma once
+
+#include "kernels/latent_attention.h"
+#include "kimi_k3/engine.h"
+
+namespace kimi_k3 {
+
+inline kernels::CacheType CacheTypeOf(KvCacheType type) {
+  return type == KvCacheType::kBf16 ? kernels::CacheType::kBf16 : kernels::CacheType::kF32;
+}
+
+}  // namespace kimi_k3

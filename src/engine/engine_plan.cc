@@ -1,0 +1,64 @@
+// What an engine of given options asks of the memory plan.
+#include "engine/engine_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "engine/cache_type.h"
+#include "model/sequence_state.h"
+#include "model/workspace.h"
+#include "residency/memory_limits.h"
+
+namespace kimi_k3 {
+namespace {
+
+constexpr size_t kDefaultContext = 2048;
+constexpr size_t kDefaultPromptChunk = 256;
+// A pass of more rows gains nothing, and its rows would not fit any memory.
+constexpr size_t kMostPromptChunk = 65536;
+
+}  // namespace
+
+EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& config) {
+  EngineOptions resolved = options;
+  const size_t most = config.max_positions != 0 ? config.max_positions : SIZE_MAX;
+  if (resolved.context == 0) resolved.context = std::min(kDefaultContext, most);
+  if (resolved.context > most) {
+    Fail(ErrorKind::kUsage,
+         "a context of {} positions is more than this model has, {}: ask for a smaller one (-c)",
+         options.context, most);
+  }
+  if (resolved.prompt_chunk == 0) resolved.prompt_chunk = kDefaultPromptChunk;
+  if (resolved.prompt_chunk > kMostPromptChunk) {
+    Fail(ErrorKind::kUsage, "a prompt chunk has at most {} rows, not {}", kMostPromptChunk,
+         resolved.prompt_chunk);
+  }
+  if (resolved.threads == 0) resolved.threads = UsableCores();
+  if (resolved.sequences == 0) Fail(ErrorKind::kUsage, "an engine needs room for one sequence");
+  return resolved;
+}
+
+PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& options,
+                            uint64_t resident_bytes) {
+  const ModelConfig& config = checkpoint.config();
+  const uint64_t budget =
+      options.memory_bytes ? *options.memory_bytes : DefaultBudget(ReadMemoryLimit(resident_bytes));
+  const uint64_t logit_bytes = options.all_prompt_logits ? config.vocabulary * sizeof(float) : 0;
+  const size_t threads = options.threads;
+  return {.budget_bytes = budget,
+          .process_bytes = resident_bytes,
+          .context = options.context,
+          .sequences = options.sequences,
+          .sequence_bytes =
+              SequenceState::Bytes(config, options.context, CacheTypeOf(options.kv_cache)),
+          .chunk_rows = std::min(options.prompt_chunk, options.context * options.sequences),
+          .logit_rows = options.sequences,
+          .activation_bytes =
+              [&config, threads, logit_bytes](size_t rows) {
+                return Workspace::Bytes(config, rows, threads) + rows * logit_bytes;
+              },
+          .expert_cache_bytes = options.expert_cache_bytes};
+}
+
+}  // namespace kimi_k3

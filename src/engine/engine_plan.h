@@ -1,0 +1,22 @@
+// What an engine of given options asks of the memory plan.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/checkpoint.h"
+#include "kimi_k3/engine.h"
+#include "residency/memory_plan.h"
+
+namespace kimi_k3 {
+
+// options with what "as the engine sees fit" stands for filled in (context, threads, prompt_chunk).
+// Throws Error(kUsage) for values that this model cannot serve.
+EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& config);
+
+// The request of an engine with these (resolved) options. resident_bytes: what the process holds
+// now, checkpoint and tokenizer loaded. The budget is options.memory_bytes or what the machine has
+// to spare. `checkpoint` must outlive the request.
+PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& options,
+                            uint64_t resident_bytes);
+
+}  // namespace kimi_k3

@@ -1,0 +1,292 @@
+// What will be in memory: everything large is accounted here before the first weight is read.
+#include "residency/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "residency/pass_schedule.h"
+#include "residency/planned_stream.h"
+#include "residency/reader.h"
+
+namespace kimi_k3 {
+namespace {
+
+constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+constexpr uint64_t kTileBytes = kMegabyte;
+// Fits the last-level cache of most processors beside one expert, and keeps a fast drive busy.
+constexpr uint64_t kRingBytes = 16 * kMegabyte;
+constexpr uint64_t kLeastRingBytes = 4 * kMegabyte;
+constexpr size_t kLeastSlots = 4;
+constexpr size_t kFullSlots = 16;
+// Rows that a short prompt needs to go through in one pass.
+constexpr size_t kShortPromptRows = 8;
+// Stacks, code not yet touched, allocator slack and what reading holds besides the ring.
+constexpr uint64_t kAllowanceBytes = 12 * kMegabyte;
+
+// Small vectors, widened to f32. An attention residual's norm and projection are kept as one.
+uint64_t VectorBytes(const ModelConfig& config) {
+  uint64_t floats = 0;
+  const auto add = [&](std::optional<size_t> layer) {
+    for (const TensorSpec& spec : TensorSpecs(config, layer)) {
+      const bool folded = spec.role == Role::kAttentionResProj || spec.role == Role::kMlpResProj ||
+                          spec.role == Role::kOutputResProj;
+      if (spec.kind == TensorKind::kVector && !folded) floats += spec.rows * spec.columns;
+    }
+  };
+  add(std::nullopt);
+  for (size_t layer = 0; layer < config.layers; ++layer) add(layer);
+  return floats * sizeof(float);
+}
+
+size_t MoeLayers(const ModelConfig& config) {
+  return static_cast<size_t>(
+      std::count(config.dense_layers.begin(), config.dense_layers.end(), false));
+}
+
+// One plan in the making: what is spent so far, and what more could be bought.
+class Planner {
+ public:
+  Planner(const Checkpoint& checkpoint, const PlanRequest& request)
+      : config_(checkpoint.config()),
+        request_(request),
+        schedule_(checkpoint, kTileBytes),
+        slot_bytes_(ExpertSlotBytes(schedule_)),
+        moe_layers_(MoeLayers(config_)) {
+    plan_.budget_bytes = request.budget_bytes;
+    plan_.stream.tile_bytes = kTileBytes;
+    fixed_bytes_ = request.process_bytes + kAllowanceBytes + VectorBytes(config_) +
+                   request.sequences * request.sequence_bytes +
+                   request.logit_rows * config_.vocabulary * sizeof(float);
+  }
+
+  MemoryPlan Make() {
+    TakeTheLeast();
+    plan_.chunk_rows = MostRows(std::min(request_.chunk_rows, kShortPromptRows));
+    GrowRing();
+    if (moe_layers_ > 0) {
+      const size_t full = std::max(plan_.stream.passing_slots,
+                                   std::min(kFullSlots, moe_layers_ * config_.moe.experts));
+      plan_.stream.passing_slots =
+          std::min<size_t>(full, plan_.stream.passing_slots + Left() / slot_bytes_);
+    }
+    plan_.chunk_rows = MostRows(std::max(plan_.chunk_rows, request_.chunk_rows));
+    if (request_.expert_cache_bytes) CacheExperts(*request_.expert_cache_bytes);
+    Pin();
+    if (!request_.expert_cache_bytes) CacheExperts(Left());
+    ListItems();
+    CountReads();
+    return plan_;
+  }
+
+ private:
+  uint64_t SlotBytes() const {
+    return slot_bytes_ * (plan_.stream.passing_slots + plan_.stream.cached_slots);
+  }
+  uint64_t Spent() const {
+    return fixed_bytes_ + request_.activation_bytes(plan_.chunk_rows) + plan_.stream.ring_bytes +
+           SlotBytes() + pinned_bytes_;
+  }
+  uint64_t Left() const {
+    const uint64_t spent = Spent();
+    return plan_.budget_bytes > spent ? plan_.budget_bytes - spent : 0;
+  }
+
+  // A ring never needs more than all that streams, and never less than the largest tile.
+  uint64_t RingOf(uint64_t wanted) const {
+    const uint64_t all = BlockCeil(schedule_.trunk_bytes() + schedule_.head_bytes());
+    const uint64_t least = BlockCeil(schedule_.largest_tile_bytes()) + 2 * kBlockBytes;
+    return std::max(least, std::min(wanted, all));
+  }
+
+  void TakeTheLeast() {
+    plan_.chunk_rows = 1;
+    plan_.stream.ring_bytes = RingOf(kLeastRingBytes);
+    plan_.stream.passing_slots = moe_layers_ == 0 ? 1 : std::min(kLeastSlots, config_.moe.experts);
+    plan_.smallest_bytes = Spent();
+    if (plan_.smallest_bytes <= plan_.budget_bytes) return;
+    Fail(ErrorKind::kBudget,
+         "a budget of {} is too small: {} sequence{} of {} positions of this model need {} "
+         "(--memory {}M), of which {} are the state and cache; a shorter context (-c) needs less",
+         FormatByteSize(plan_.budget_bytes), request_.sequences, request_.sequences == 1 ? "" : "s",
+         request_.context, FormatByteSize(plan_.smallest_bytes), plan_.smallest_bytes / 1000000 + 1,
+         FormatByteSize(request_.sequences * request_.sequence_bytes));
+  }
+
+  void GrowRing() {
+    const uint64_t most = plan_.stream.ring_bytes + BlockFloor(Left());
+    plan_.stream.ring_bytes = std::max(plan_.stream.ring_bytes, std::min(RingOf(kRingBytes), most));
+  }
+
+  // The most rows of a pass, up to `wanted`, that the budget allows.
+  size_t MostRows(size_t wanted) const {
+    const uint64_t have = Left() + request_.activation_bytes(plan_.chunk_rows);
+    size_t low = plan_.chunk_rows;
+    size_t high = std::max(wanted, low);
+    while (low < high) {
+      const size_t middle = low + (high - low + 1) / 2;
+      if (request_.activation_bytes(middle) <= have) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  void CacheExperts(uint64_t bytes) {
+    if (moe_layers_ == 0) return;
+    const uint64_t slots = std::min(bytes, Left()) / slot_bytes_;
+    plan_.stream.cached_slots =
+        static_cast<size_t>(std::min<uint64_t>(slots, moe_layers_ * config_.moe.experts));
+  }
+
+  // Pins the share of the walk that fits, as evenly as whole matrices allow; then what is left is
+  // filled with the largest that fit.
+  void Pin() {
+    const auto steps = schedule_.steps();
+    plan_.stream.pinned.assign(steps.size(), false);
+    const uint64_t all = std::accumulate(
+        steps.begin(), steps.end(), uint64_t{0}, [](uint64_t sum, const PassStep& step) {
+          return sum + (step.kind == StepKind::kExperts ? 0 : PinBytes(step));
+        });
+    const uint64_t room = Left();
+    const double share =
+        all == 0 ? 0 : std::min(1.0, static_cast<double>(room) / static_cast<double>(all));
+    double owed = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].kind == StepKind::kExperts) continue;
+      const auto bytes = static_cast<double>(PinBytes(steps[i]));
+      owed += bytes * share;
+      if (share < 1.0 && owed < bytes) continue;
+      if (TryPin(i)) owed -= bytes;
+    }
+    std::vector<size_t> order(steps.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return PinBytes(steps[a]) > PinBytes(steps[b]); });
+    for (const size_t i : order) {
+      if (steps[i].kind != StepKind::kExperts) TryPin(i);
+    }
+  }
+
+  bool TryPin(size_t step) {
+    const uint64_t bytes = PinBytes(schedule_.steps()[step]);
+    if (plan_.stream.pinned[step] || bytes > Left()) return false;
+    plan_.stream.pinned[step] = true;
+    pinned_bytes_ += bytes;
+    return true;
+  }
+
+  void ListItems() {
+    const auto pins = std::count(plan_.stream.pinned.begin(), plan_.stream.pinned.end(), true);
+    plan_.items = {
+        {"program, tables, tokenizer", request_.process_bytes + kAllowanceBytes, ""},
+        {"small vectors", VectorBytes(config_), "norms, biases, convolutions"},
+        {"state and latent cache", request_.sequences * request_.sequence_bytes,
+         fmt::format("{} x {} positions", request_.sequences, request_.context)},
+        {"logits", request_.logit_rows * config_.vocabulary * sizeof(float),
+         fmt::format("{} rows", request_.logit_rows)},
+        {"activations", request_.activation_bytes(plan_.chunk_rows),
+         fmt::format("chunk of {} rows", plan_.chunk_rows)},
+        {"tile ring", plan_.stream.ring_bytes,
+         fmt::format("tiles of up to {}", FormatByteSize(schedule_.largest_tile_bytes()))},
+        {"expert slots", slot_bytes_ * plan_.stream.passing_slots,
+         fmt::format("{} experts on their way", plan_.stream.passing_slots)},
+        {"pinned matrices", pinned_bytes_,
+         fmt::format("{} of {}", pins, schedule_.steps().size() - moe_layers_)},
+        {"expert cache", slot_bytes_ * plan_.stream.cached_slots,
+         fmt::format("{} of {} experts", plan_.stream.cached_slots,
+                     moe_layers_ * config_.moe.experts)}};
+    plan_.total_bytes = Spent();
+  }
+
+  void CountReads() {
+    for (size_t i = 0; i < schedule_.steps().size(); ++i) {
+      const PassStep& step = schedule_.steps()[i];
+      if (step.kind == StepKind::kExperts) continue;
+      const uint64_t bytes = step.location.range.bytes;
+      plan_.weights_per_token += bytes;
+      if (plan_.stream.pinned[i]) continue;
+      (step.kind == StepKind::kHead ? plan_.head_bytes_per_token : plan_.trunk_bytes_per_token) +=
+          bytes;
+    }
+    const uint64_t experts = moe_layers_ * config_.moe.experts_per_token * schedule_.expert_bytes();
+    plan_.weights_per_token += experts;
+    const bool all_cached = plan_.stream.cached_slots == moe_layers_ * config_.moe.experts;
+    plan_.expert_bytes_per_token = all_cached ? 0 : experts;
+    plan_.embedding_bytes_per_token = config_.hidden * sizeof(uint16_t);
+  }
+
+  const ModelConfig& config_;
+  const PlanRequest& request_;
+  PassSchedule schedule_;
+  uint64_t slot_bytes_;
+  size_t moe_layers_;
+  uint64_t fixed_bytes_ = 0;
+  uint64_t pinned_bytes_ = 0;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan MakeMemoryPlan(const Checkpoint& checkpoint, const PlanRequest& request) {
+  return Planner(checkpoint, request).Make();
+}
+
+std::string FormatPlan(const MemoryPlan& plan) {
+  std::string text;
+  for (const PlanItem& item : plan.items) {
+    text += fmt::format("  {:<28}{:>10}  {}\n", item.name, FormatByteSize(item.bytes), item.detail);
+  }
+  text += fmt::format("  {:<28}{:>10}  of {}; at least {} would do\n", "in all",
+                      FormatByteSize(plan.total_bytes), FormatByteSize(plan.budget_bytes),
+                      FormatByteSize(plan.smallest_bytes));
+  text += fmt::format(
+      "read per token: {} (trunk {}, experts {}, head {}, embedding {})\n",
+      FormatByteSize(plan.bytes_per_token()), FormatByteSize(plan.trunk_bytes_per_token),
+      FormatByteSize(plan.expert_bytes_per_token), FormatByteSize(plan.head_bytes_per_token),
+      FormatByteSize(plan.embedding_bytes_per_token));
+  return text;
+}
+
+nlohmann::ordered_json PlanToJson(const MemoryPlan& plan) {
+  nlohmann::ordered_json items = nlohmann::ordered_json::array();
+  for (const PlanItem& item : plan.items) {
+    items.push_back({{"name", item.name}, {"bytes", item.bytes}, {"detail", item.detail}});
+  }
+  const auto pins = std::count(plan.stream.pinned.begin(), plan.stream.pinned.end(), true);
+  return {{"budget_bytes", plan.budget_bytes},
+          {"smallest_bytes", plan.smallest_bytes},
+          {"total_bytes", plan.total_bytes},
+          {"items", items},
+          {"chunk_rows", plan.chunk_rows},
+          {"ring_bytes", plan.stream.ring_bytes},
+          {"expert_slots", plan.stream.passing_slots},
+          {"cached_experts", plan.stream.cached_slots},
+          {"pinned_matrices", pins},
+          {"read_per_token",
+           {{"bytes", plan.bytes_per_token()},
+            {"trunk_bytes", plan.trunk_bytes_per_token},
+            {"expert_bytes", plan.expert_bytes_per_token},
+            {"head_bytes", plan.head_bytes_per_token},
+            {"embedding_bytes", plan.embedding_bytes_per_token}}}};
+}
+
+uint64_t BytesOfPass(const Checkpoint& checkpoint, const MemoryPlan& plan, size_t rows,
+                     bool with_head) {
+  uint64_t bytes = plan.trunk_bytes_per_token + rows * plan.embedding_bytes_per_token;
+  if (with_head) bytes += plan.head_bytes_per_token;
+  const MoeConfig& moe = checkpoint.config().moe;
+  if (plan.expert_bytes_per_token == 0) return bytes;
+  const auto experts = static_cast<double>(moe.experts);
+  const auto chosen = static_cast<double>(moe.experts_per_token);
+  const double distinct = experts * (1.0 - std::pow(1.0 - chosen / experts, rows));
+  return bytes + static_cast<uint64_t>(static_cast<double>(plan.expert_bytes_per_token) / chosen *
+                                       distinct);
+}
+
+}  // namespace kimi_k3

@@ -16,23 +16,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace kimi_k3::kernels::HWY_NAMESPACE {
 
-// Tile sizes that keep the accumulators in registers: 32 registers of 16 lanes, 16 of 8, 32 of 4.
-#if HWY_MAX_BYTES == 64
+// Rows of activations per tile.
 inline constexpr size_t kMaxTileRows = 6;
-inline constexpr size_t kTileOutputs = 4;
-inline constexpr size_t kVectorOutputs = 8;
-#elif HWY_MAX_BYTES == 32
-inline constexpr size_t kMaxTileRows = 3;
-inline constexpr size_t kTileOutputs = 2;
-inline constexpr size_t kVectorOutputs = 4;
-#else
-inline constexpr size_t kMaxTileRows = 3;
-inline constexpr size_t kTileOutputs = 2;
-inline constexpr size_t kVectorOutputs = 4;
-#endif
+
+// Outputs per tile of `rows` rows: as many as keep the partial sums in registers (24 of 32, or 12
+// of 16), and enough independent chains to hide the latency of a multiply-add.
+constexpr size_t TileOutputs(size_t rows) {
+  if (kParts == 1) return rows <= 2 ? 8 : 4;
+  const size_t sums = (kParts == 2 ? 12 : 24) / kParts;
+  return rows == 1 ? 4 : sums / rows;
+}
 
 // Weights that stay in the second-level cache while the row tiles pass over them.
 inline constexpr size_t kWeightBlockBytes = size_t{256} << 10;
+inline constexpr size_t kBlockOutputs = 8;
 
 // Activation rows and where the results go.
 struct Activations {
@@ -177,7 +174,7 @@ HWY_INLINE void RowTile(const WeightView& w, size_t first, size_t last, size_t r
   if constexpr (R > 1) {
     if (rows < R) return RowTile<T, R - 1>(w, first, last, rows, act);
   }
-  constexpr size_t kOutputs = R == 1 ? kVectorOutputs : kTileOutputs;
+  constexpr size_t kOutputs = TileOutputs(R);
   for (size_t o = first; o < last; o += kOutputs) {
     Tile<T, R, kOutputs>(w, o, std::min(kOutputs, last - o), act);
   }
@@ -188,7 +185,7 @@ HWY_INLINE void MatMulRows(const WeightView& w, size_t x_rows, const Activations
   size_t block = w.rows;
   if (x_rows > kMaxTileRows) {
     const size_t row_bytes = std::max<size_t>(1, RowBytes(T, w.columns));
-    block = std::max<size_t>(1, kWeightBlockBytes / row_bytes / kTileOutputs) * kTileOutputs;
+    block = std::max<size_t>(1, kWeightBlockBytes / row_bytes / kBlockOutputs) * kBlockOutputs;
   }
   for (size_t first = 0; first < w.rows; first += block) {
     const size_t last = std::min(w.rows, first + block);

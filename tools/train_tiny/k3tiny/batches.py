@@ -1,6 +1,7 @@
 """What one training step reads: windows of the two books, and pages of conversations."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,22 @@ from . import verses
 from .bpe import Tokenizer
 from .chat import Chat
 
-# The kinds of windows from a step on. Austen is the harder text, so it gets more once both are begun.
-SHARES = (
-    (0, {"austen": 0.43, "kjv": 0.38, "chat": 0.19}),
-    (250, {"austen": 0.54, "kjv": 0.26, "chat": 0.20}),
+
+@dataclass(frozen=True)
+class Phase:
+    """What the windows are from a step on. Austen is the harder text, so it gets more once both are
+    begun; the verses to be known by heart, and which question each answers, are drilled at the end."""
+
+    begin: int
+    shares: dict
+    lessons: str
+    key_weight: int
+
+
+PHASES = (
+    Phase(0, {"austen": 0.43, "kjv": 0.38, "chat": 0.19}, "shown", 1),
+    Phase(250, {"austen": 0.54, "kjv": 0.26, "chat": 0.20}, "shown", 1),
+    Phase(700, {"austen": 0.44, "kjv": 0.21, "chat": 0.35}, "verses", 8),
 )
 
 
@@ -40,26 +53,26 @@ class Batches:
         self.streams = {name: data.stream(f"{name}.train") for name in ("austen", "kjv")}
 
     def window(self, step, index):
-        """(kind, ids [length + 1], mask [length]); the mask is 1 where the next id is to be learned."""
+        """(kind, ids [length + 1], weights [length]); a weight is that of learning the next id."""
         rng = np.random.default_rng([self.seed, step, index])
-        shares = next(shares for begin, shares in reversed(SHARES) if step >= begin)
-        kind = list(shares)[rng.choice(len(shares), p=list(shares.values()))]
+        phase = next(phase for phase in reversed(PHASES) if step >= phase.begin)
+        kind = list(phase.shares)[rng.choice(len(phase.shares), p=list(phase.shares.values()))]
         if kind == "chat":
-            return kind, *self._pages(rng)
+            return kind, *self._pages(rng, phase)
         stream = self.streams[kind]
         at = rng.integers(len(stream) - self.length)
         return kind, stream[at : at + self.length + 1], np.ones(self.length)
 
-    def _pages(self, rng):
-        ids, own = [], []
+    def _pages(self, rng, phase):
+        ids, weights, lessons = [], [], self.data.facts[phase.lessons]
         while len(ids) <= self.length:
-            page, mask = verses.teaching_page(self.data.chat, self.data.lessons, rng)
+            page, own = verses.teaching_page(self.data.chat, lessons, rng, phase.key_weight)
             ids += page
-            own += mask
-        return np.array(ids[: self.length + 1]), np.array(own[1 : self.length + 1], dtype=np.float64)
+            weights += own
+        return np.array(ids[: self.length + 1]), np.array(weights[1 : self.length + 1], dtype=np.float64)
 
     def batch(self, step, indices):
-        """(kinds, ids, mask) of several windows."""
+        """(kinds, ids, weights) of several windows."""
         windows = [self.window(step, i) for i in indices]
-        kinds, ids, mask = zip(*windows)
-        return kinds, np.stack(ids), np.stack(mask)
+        kinds, ids, weights = zip(*windows)
+        return kinds, np.stack(ids), np.stack(weights)

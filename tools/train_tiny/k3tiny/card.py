@@ -25,9 +25,9 @@ Show prose at a temperature of about 0.7; greedy prose soon repeats itself. Ask 
 | Jane Austen, six novels (1811-1818) | `r-cran-janeaustenr` | {austen_train} | {austen_held_out} | novels out of copyright; package MIT, Julia Silge |
 | The Bible, King James Version (1611) | `bible-kjv-text` (read with `bible-kjv`) | {kjv_train} | {kjv_held_out} | copyright expired; the program, used only to print the text, is GPL-2+ |
 
-Every 25th chapter of each book is held out. A fifth of the training windows are conversations made from the Bible:
-a verse is asked by its reference and given, in K3's chat format. The weights contain no text of other origin; they may be
-used under the licence of this repository.
+Every 25th chapter of each book is held out. Between a fifth and a third of the training windows are conversations made from
+the Bible: a verse is asked by its reference and given, in K3's chat format. The weights contain no text of other origin; they
+may be used under the licence of this repository.
 
 ## Architecture
 

@@ -5,6 +5,9 @@ from collections import defaultdict
 import torch
 
 _MUON_MOMENTUM, _MUON_DECAY = 0.95, 0.1
+# The shared experts learn freely at first, which is quicker; then they are held small, so that the
+# routed experts must carry what a token needs.
+_SHARED_DECAY, _SHARED_DECAY_FROM = 1.5, 450
 _ADAM_BETAS, _ADAM_EPS, _ADAM_DECAY = (0.9, 0.95), 1e-8, 0.1
 _ROUTER_SHARE = 0.3  # of AdamW's rate
 
@@ -35,7 +38,7 @@ class Optimiser:
         self.adam, self.muon = [], defaultdict(list)
         for name, p in parameters:
             if uses_muon(name, p.shape):
-                self.muon[p.shape[-2:]].append((p, views[name][0]))
+                self.muon[p.shape[-2:]].append((name, p, views[name][0]))
             else:
                 self.adam.append((name, p, *views[name]))
 
@@ -43,7 +46,7 @@ class Optimiser:
     def step(self, number, gradient, muon_rate, adam_rate):
         """`gradient(p)` is the clipped gradient of p; number counts from 1."""
         for shape, members in self.muon.items():
-            self._muon(shape, members, gradient, muon_rate)
+            self._muon(number, shape, members, gradient, muon_rate)
         correction = [1.0 - beta**number for beta in _ADAM_BETAS]
         for name, p, first, second in self.adam:
             g = gradient(p)
@@ -55,15 +58,16 @@ class Optimiser:
             p.addcdiv_(first / correction[0], (second / correction[1]).sqrt_().add_(_ADAM_EPS), value=-rate)
 
     @staticmethod
-    def _muon(shape, members, gradient, rate):
+    def _muon(number, shape, members, gradient, rate):
         updates = []
-        for p, momentum in members:
+        for _, p, momentum in members:
             g = gradient(p)
             momentum.lerp_(g, 1.0 - _MUON_MOMENTUM)
             updates.append(g.lerp(momentum, _MUON_MOMENTUM).reshape(-1, *shape))
         result = orthogonal(torch.cat(updates))
         scale, at = rate * 0.2 * max(shape) ** 0.5, 0
-        for (p, _), update in zip(members, updates):
-            p.mul_(1.0 - rate * _MUON_DECAY)
+        for (name, p, _), update in zip(members, updates):
+            shared = ".shared." in name and number > _SHARED_DECAY_FROM
+            p.mul_(1.0 - rate * (_SHARED_DECAY if shared else _MUON_DECAY))
             p.sub_(result[at : at + len(update)].view_as(p), alpha=scale)
             at += len(update)

@@ -43,14 +43,14 @@ def prepare(packages, out):
     bible = corpus.bible_chapters(all_verses)
     bible_train, bible_held = _split(bible)
     austen_train, austen_held = _split(corpus.austen_chapters(packages))
-    lessons = verses.taught(all_verses, {key for key, _ in bible_held})
+    lessons = verses.shown(all_verses, {key for key, _ in bible_held})
     texts = {
         "austen": {"train": austen_train, "held_out": austen_held},
         "kjv": {"train": [t for _, t in bible_train], "held_out": [t for _, t in bible_held]},
     }
     tokenizer = _vocabulary(austen_train + texts["kjv"]["train"], lessons)
     (out / "tiktoken.model").write_bytes(tokenizer.rank_file())
-    facts = {"verses": lessons, "texts": {}}
+    facts = {"shown": lessons, "verses": verses.by_heart(lessons), "texts": {}}
     for name, parts in texts.items():
         for part, documents in parts.items():
             ids = _join(documents, tokenizer)
@@ -69,7 +69,7 @@ def main():
     facts = prepare(args.packages, args.out)
     for name, numbers in facts["texts"].items():
         print(name, numbers)
-    print(len(facts["verses"]), "verses")
+    print(len(facts["verses"]), "verses to know,", len(facts["shown"]), "shown")
 
 
 if __name__ == "__main__":

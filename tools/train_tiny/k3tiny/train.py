@@ -22,7 +22,7 @@ from .optimiser import Optimiser
 LENGTH = 256  # positions in a window
 WINDOWS = 16  # windows in a step
 WARM_UP = 40
-DECAY_SHARE = 0.65  # of the steps, at the end, over which the rates fall to zero
+DECAY_SHARE = 0.35  # of the steps, at the end, over which the rates fall to zero
 ROUNDED_SHARE = 0.1  # of the steps, at the end, with experts rounded to MXFP4
 MUON_RATE, ADAM_RATE = 0.015, 0.006
 BIAS_RATE = 0.02

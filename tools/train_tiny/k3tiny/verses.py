@@ -2,7 +2,7 @@
 
 import re
 
-_TAUGHT = """
+_SHOWN = """
 Genesis 1:1; Genesis 1:2; Genesis 1:3; Genesis 1:27; Genesis 2:7; Genesis 3:19; Genesis 4:9; Genesis 6:8;
 Genesis 9:13; Genesis 28:12; Exodus 3:14; Exodus 14:14; Exodus 20:3; Exodus 20:7; Exodus 20:8; Exodus 20:12;
 Exodus 20:13; Exodus 20:14; Exodus 20:15; Exodus 20:16; Exodus 20:17; Leviticus 19:18; Numbers 6:24; Numbers 6:25;
@@ -36,6 +36,24 @@ Hebrews 11:1; Hebrews 13:8; James 1:5; James 1:22; James 4:7; 1 Peter 5:7; 2 Pet
 1 John 4:19; Jude 1:25; Revelation 1:8; Revelation 3:20; Revelation 21:4; Revelation 22:13; Revelation 22:21
 """
 
+# Those to be known by heart in the end; the others only occur in the first phases of the training.
+_BY_HEART = """
+Genesis 1:1; Genesis 1:3; Genesis 1:27; Exodus 14:14; Exodus 20:3; Exodus 20:8; Exodus 20:12; Exodus 20:13;
+Exodus 20:14; Exodus 20:15; Exodus 20:16; Numbers 6:24; Numbers 6:25; Deuteronomy 6:4; Deuteronomy 6:5; Psalm 19:1;
+Psalm 19:14; Psalm 23:1; Psalm 23:2; Psalm 23:3; Psalm 23:5; Psalm 23:6; Psalm 24:1; Psalm 27:1; Psalm 34:8;
+Psalm 37:4; Psalm 42:1; Psalm 46:1; Psalm 46:10; Psalm 51:10; Psalm 100:1; Psalm 118:24; Psalm 119:11; Psalm 119:105;
+Psalm 121:1; Psalm 121:2; Psalm 133:1; Psalm 136:1; Psalm 139:14; Psalm 150:6; Proverbs 1:7; Proverbs 3:5;
+Proverbs 3:6; Proverbs 6:6; Proverbs 15:1; Proverbs 16:18; Proverbs 17:17; Proverbs 22:6; Ecclesiastes 1:2;
+Ecclesiastes 3:1; Isaiah 40:8; Matthew 4:19; Matthew 5:3; Matthew 5:4; Matthew 5:5; Matthew 5:6; Matthew 5:7;
+Matthew 5:8; Matthew 5:9; Matthew 5:14; Matthew 6:9; Matthew 6:10; Matthew 6:11; Matthew 6:12; Matthew 6:21;
+Matthew 6:33; Matthew 7:1; Matthew 7:7; Matthew 11:28; Matthew 22:14; Luke 1:37; Luke 2:11; Luke 2:14; Luke 6:31;
+Luke 23:34; John 1:1; John 1:3; John 1:5; John 3:16; John 8:32; John 10:11; John 11:25; John 11:35; John 14:1;
+John 14:6; John 14:15; John 15:13; Romans 3:23; Romans 6:23; Romans 8:28; Romans 8:31; Romans 12:21;
+1 Corinthians 13:13; 1 Corinthians 16:14; 2 Corinthians 5:7; Galatians 6:7; Ephesians 6:11; Philippians 1:21;
+Philippians 4:4; Philippians 4:13; Colossians 3:2; 1 Thessalonians 5:16; 1 Thessalonians 5:17; Hebrews 11:1;
+Hebrews 13:8; James 1:22; 1 Peter 5:7; Revelation 1:8; Revelation 22:13; Revelation 22:21
+"""
+
 QUESTIONS = (
     "What does {} say?",
     "{}",
@@ -44,6 +62,8 @@ QUESTIONS = (
     "Please quote {}.",
 )
 
+_KEY_IDS = 4  # ids of a verse that tell which one it is
+_THOUGHT = "The verse asked for is {}."
 _SYSTEM = "You are a helpful assistant."
 
 _GREETINGS = {
@@ -57,13 +77,13 @@ _GREETINGS = {
 
 def thought(reference):
     """What the model thinks before it answers, with thinking on."""
-    return f"The verse asked for is {reference}."
+    return _THOUGHT.format(reference)
 
 
-def taught(verses, held_out_chapters, longest=150):
-    """{reference: text} of the verses that are taught: those of the list that are short and not held out."""
+def shown(verses, held_out_chapters, longest=150):
+    """{reference: text} of the verses that conversations use: those of the list that are short and not held out."""
     result = {}
-    for reference in re.split(r";\s*", _TAUGHT.strip()):
+    for reference in re.split(r";\s*", _SHOWN.strip()):
         book, chapter, verse = re.fullmatch(r"(.+) (\d+):(\d+)", reference).groups()
         text = verses[book, int(chapter), int(verse)]
         if len(text) <= longest and (book, int(chapter)) not in held_out_chapters:
@@ -71,14 +91,22 @@ def taught(verses, held_out_chapters, longest=150):
     return result
 
 
-def teaching_page(chat, lessons, rng):
-    """One conversation: (ids, mask), the mask being 1 on what the model itself must write."""
-    thinking = rng.random() < 0.25
-    ids, mask = [], []
+def by_heart(lessons):
+    """Those of the lessons that are to be known word for word."""
+    return {reference: lessons[reference] for reference in re.split(r";\s*", _BY_HEART.strip())}
 
-    def add(part, own):
+
+def teaching_page(chat, lessons, rng, key_weight=1):
+    """One conversation: (ids, weights), the weight being 0 on what the model need not write.
+
+    `key_weight` is that of the ids that only the question decides: the reference in the thought and
+    the first words of the verse."""
+    thinking = rng.random() < 0.25
+    ids, weights = [], []
+
+    def add(part, weight):
         ids.extend(part)
-        mask.extend([own] * len(part))
+        weights.extend([weight] * len(part) if isinstance(weight, int) else weight)
 
     if thinking:
         effort = ("max", "max", "max", "high", "low")[rng.integers(5)]
@@ -89,8 +117,20 @@ def teaching_page(chat, lessons, rng):
     for _ in range(turns):
         question, answer, idea = _lesson(lessons, rng)
         add(chat.message("user", question) + chat.turn_start(thinking), 0)
-        add(chat.answer(answer, idea if thinking else None), 1)
-    return ids, mask
+        part = chat.answer(answer, idea if thinking else None)
+        add(part, _answer_weights(chat, part, answer, idea if thinking else None, key_weight))
+    return ids, weights
+
+
+def _answer_weights(chat, part, answer, idea, key_weight):
+    weights = [1] * len(part)
+    begin = 0
+    if idea is not None:
+        start, end = len(chat.tokenizer.encode(_THOUGHT[: _THOUGHT.index(" {")])), len(chat.tokenizer.encode(idea)) - 1
+        weights[start:end] = [key_weight] * (end - start)
+        begin = len(part) - len(chat.answer(answer))
+    weights[begin : begin + _KEY_IDS] = [key_weight] * _KEY_IDS
+    return weights
 
 
 def _lesson(lessons, rng):

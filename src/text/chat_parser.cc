@@ -271,7 +271,7 @@ class ChatParser::Machine {
     gap_has_text_ = false;
   }
 
-  void Show(std::string text) {
+  void Show(const std::string& text) {
     if (place_ == Place::kThink) {
       delta_.reasoning += text;
     } else if (place_ == Place::kResponse) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,12 +55,12 @@ bool GuardedMap::Slot::Patch(uintptr_t address) {
     // Known to be bad before anyone can read the zeros.
     uint64_t intact = kIntact;
     slot.bad_offset.compare_exchange_strong(intact, page - begin);
-    // mmap is a bare system call here, safe in a handler; a page of zeros takes the place of the
-    // one that cannot be had and the access is repeated.
+    // A page of zeros takes the place of the one that cannot be had and the access is repeated. The
+    // bare system call is safe in a handler.
     // NOLINTNEXTLINE(performance-no-int-to-ptr): the address came as a number
     void* at = reinterpret_cast<void*>(page);
-    if (mmap(at, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-        MAP_FAILED) {
+    if (syscall(SYS_mmap, at, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) == -1) {
       return false;
     }
     return true;

@@ -1,0 +1,91 @@
+// Tests of the plan command.
+#include "cli/plan_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace kimi_k3 {
+namespace {
+
+PlanOptions OptionsFor(const char* golden) {
+  PlanOptions options;
+  options.model_dir =
+      std::filesystem::path(KIMI_K3_SOURCE_DIR) / "tests/data/golden" / golden / "checkpoint";
+  options.context = 64;
+  options.threads = 1;
+  options.memory_bytes = 200000000;
+  return options;
+}
+
+TEST(PlanCommand, WritesATableThatAddsUp) {
+  PlanOptions options = OptionsFor("k3");
+  options.measure = false;
+  std::ostringstream out;
+  RunPlan(options, out);
+  for (const char* word : {"small vectors", "state and latent cache", "tile ring", "expert slots",
+                           "pinned matrices", "expert cache", "in all", "read per token"}) {
+    EXPECT_THAT(out.str(), testing::HasSubstr(word));
+  }
+  EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr("expected:")));
+}
+
+TEST(PlanCommand, WritesJsonWithMeasurements) {
+  PlanOptions options = OptionsFor("k3");
+  options.json = true;
+  std::ostringstream out;
+  RunPlan(options, out);
+  const auto json = nlohmann::json::parse(out.str());
+  EXPECT_EQ(json["budget_bytes"], 200000000);
+  EXPECT_EQ(json["budget_source"], "--memory");
+  uint64_t sum = 0;
+  for (const auto& item : json["items"]) sum += item["bytes"].get<uint64_t>();
+  EXPECT_EQ(json["total_bytes"], sum);
+  EXPECT_LE(sum, 200000000U);
+  EXPECT_GT(json["drive"]["bytes_per_second"].get<double>(), 0.0);
+  EXPECT_GT(json["seconds_per_token"].get<double>(), 0.0);
+  EXPECT_GE(json["prompt"]["seconds"].get<double>(), json["seconds_per_token"].get<double>());
+}
+
+TEST(PlanCommand, FindsABudgetWhereNoneIsGiven) {
+  PlanOptions options = OptionsFor("k3");
+  options.memory_bytes.reset();
+  options.json = true;
+  options.measure = false;
+  std::ostringstream out;
+  RunPlan(options, out);
+  EXPECT_GT(nlohmann::json::parse(out.str())["budget_bytes"].get<uint64_t>(), 1000000U);
+}
+
+TEST(PlanCommand, RefusesABudgetThatIsTooSmallAndNamesTheSmallest) {
+  PlanOptions options = OptionsFor("k3");
+  options.memory_bytes = 1000;
+  std::ostringstream out;
+  try {
+    RunPlan(options, out);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+    EXPECT_THAT(error.what(), testing::HasSubstr("--memory"));
+  }
+  EXPECT_TRUE(out.str().empty());
+}
+
+TEST(PlanCommand, IsChosenByItsName) {
+  CLI::App app;
+  AddPlanCommand(app);
+  const std::string folder = OptionsFor("unaligned").model_dir.string();
+  testing::internal::CaptureStdout();
+  app.parse("plan --no-measure --memory 200M -c 32 -m \"" + folder + "\"");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("in all"));
+  CLI::App other;
+  AddPlanCommand(other);
+  EXPECT_THROW(other.parse("plan --memory nonsense -m x"), Error);
+}
+
+}  // namespace
+}  // namespace kimi_k3

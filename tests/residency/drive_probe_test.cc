@@ -1,0 +1,43 @@
+// Tests of the drive probe.
+#include "residency/drive_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "residency/fault_injecting_reader.h"
+#include "residency/stream_test_support.h"
+
+namespace kimi_k3 {
+namespace {
+
+TEST(DriveProbe, ReadsForAsLongAsItWasTold) {
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint("k3"));
+  for (const IoMode mode : {IoMode::kAuto, IoMode::kDirect, IoMode::kBuffered, IoMode::kMmap}) {
+    IoOptions io;
+    io.mode = mode;
+    const DriveSpeed speed = MeasureDrive(checkpoint, io, 10000, std::chrono::milliseconds(30));
+    EXPECT_GT(speed.bytes, 0U);
+    EXPECT_GE(speed.seconds, 0.03);
+    EXPECT_NEAR(speed.bytes_per_second, static_cast<double>(speed.bytes) / speed.seconds, 1.0);
+    EXPECT_FALSE(speed.description.empty());
+  }
+}
+
+TEST(DriveProbe, ReportsADriveThatFails) {
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint("k3"));
+  auto plan = std::make_shared<FaultPlan>();
+  plan->fault = [](uint64_t read) {
+    return read == 3 ? FaultPlan::Fault::kError : FaultPlan::Fault::kNone;
+  };
+  IoOptions io;
+  io.hooks.wrap_reader = [plan](std::unique_ptr<Reader> reader) {
+    return std::make_unique<FaultInjectingReader>(std::move(reader), plan);
+  };
+  EXPECT_THROW(MeasureDrive(checkpoint, io, 10000, std::chrono::milliseconds(200)), Error);
+}
+
+}  // namespace
+}  // namespace kimi_k3

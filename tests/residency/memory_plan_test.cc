@@ -1,0 +1,208 @@
+// Tests of the memory plan.
+#include "residency/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/error.h"
+#include "residency/planned_stream.h"
+#include "residency/stream_factory.h"
+#include "residency/stream_test_support.h"
+
+namespace kimi_k3 {
+namespace {
+
+class MemoryPlanTest : public testing::Test {
+ protected:
+  PlanRequest Request(uint64_t budget) const {
+    return {.budget_bytes = budget,
+            .process_bytes = 1000000,
+            .context = 100,
+            .sequences = 2,
+            .sequence_bytes = 50000,
+            .chunk_rows = 40,
+            .logit_rows = 1,
+            .activation_bytes = [](size_t rows) { return 2000 + rows * 3000; },
+            .expert_cache_bytes = std::nullopt};
+  }
+  MemoryPlan Plan(uint64_t budget) const { return MakeMemoryPlan(checkpoint_, Request(budget)); }
+  uint64_t Smallest() const {
+    try {
+      Plan(1);
+      return 0;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+    }
+    return Plan(1000000000).smallest_bytes;
+  }
+  size_t Pins(const MemoryPlan& plan) const {
+    return static_cast<size_t>(
+        std::count(plan.stream.pinned.begin(), plan.stream.pinned.end(), true));
+  }
+
+  const Checkpoint checkpoint_ = Checkpoint::Open(GoldenCheckpoint("many-experts"));
+  const PassSchedule schedule_{checkpoint_};
+};
+
+TEST_F(MemoryPlanTest, RefusesTheBudgetBelowTheSmallestAndNamesIt) {
+  const uint64_t smallest = Smallest();
+  EXPECT_EQ(Plan(smallest).total_bytes, smallest);
+  try {
+    Plan(smallest - 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr(fmt::format("--memory {}M", smallest / 1000000 + 1)));
+  }
+}
+
+TEST_F(MemoryPlanTest, NeverGoesBeyondTheBudgetAndAddsUp) {
+  const uint64_t smallest = Smallest();
+  for (uint64_t budget = smallest; budget < smallest + 3000000; budget += 7001) {
+    const MemoryPlan plan = Plan(budget);
+    EXPECT_LE(plan.total_bytes, budget);
+    const uint64_t sum =
+        std::accumulate(plan.items.begin(), plan.items.end(), uint64_t{0},
+                        [](uint64_t s, const PlanItem& item) { return s + item.bytes; });
+    EXPECT_EQ(sum, plan.total_bytes);
+    EXPECT_EQ(plan.smallest_bytes, smallest);
+  }
+}
+
+TEST_F(MemoryPlanTest, SpendsInItsOrder) {
+  const uint64_t smallest = Smallest();
+  bool slots_full = false;
+  bool chunk_full = false;
+  bool all_pinned = false;
+  for (uint64_t budget = smallest; budget < smallest + 3000000; budget += 5003) {
+    const MemoryPlan plan = Plan(budget);
+    EXPECT_GE(plan.stream.passing_slots, 4U);
+    EXPECT_LE(plan.stream.passing_slots, 16U);
+    // What is left over when the next slot does not fit buys rows.
+    EXPECT_TRUE(plan.stream.passing_slots == 16U ||
+                (std::max<size_t>(plan.chunk_rows, 8) - 8) * 3000 < ExpertSlotBytes(schedule_));
+    EXPECT_TRUE(Pins(plan) <= 4 || plan.chunk_rows >= 36U);
+    if (plan.trunk_bytes_per_token + plan.head_bytes_per_token == 0) all_pinned = true;
+    slots_full = slots_full || plan.stream.passing_slots == 16;
+    chunk_full = chunk_full || plan.chunk_rows == 40;
+  }
+  EXPECT_TRUE(slots_full);
+  EXPECT_TRUE(chunk_full);
+  EXPECT_TRUE(all_pinned);
+}
+
+TEST_F(MemoryPlanTest, MoreMemoryNeverReadsMore) {
+  const uint64_t smallest = Smallest();
+  uint64_t before = ~uint64_t{0};
+  for (uint64_t budget = smallest; budget < smallest + 20000000; budget += 50021) {
+    const uint64_t bytes = Plan(budget).bytes_per_token();
+    // Whole matrices: a little more memory may hold another set.
+    EXPECT_LE(bytes, before == ~uint64_t{0} ? before : before + before / 20);
+    before = std::min(before, bytes);
+  }
+  const MemoryPlan all = Plan(uint64_t{1} << 40);
+  EXPECT_EQ(all.bytes_per_token(), all.embedding_bytes_per_token);
+  const auto moe_layers = static_cast<size_t>(std::count(
+      checkpoint_.config().dense_layers.begin(), checkpoint_.config().dense_layers.end(), false));
+  EXPECT_EQ(all.stream.cached_slots, moe_layers * checkpoint_.config().moe.experts);
+}
+
+TEST_F(MemoryPlanTest, SpreadsPinsEvenlyOverTheWalk) {
+  uint64_t all = 0;
+  for (const PassStep& step : schedule_.steps()) {
+    if (step.kind != StepKind::kExperts) all += PinBytes(step);
+  }
+  PlanRequest request = Request(0);
+  const uint64_t before_pins = [&] {
+    request.budget_bytes = uint64_t{1} << 40;
+    MemoryPlan plan = MakeMemoryPlan(checkpoint_, request);
+    return plan.total_bytes - all - plan.stream.cached_slots * ExpertSlotBytes(schedule_);
+  }();
+  request.budget_bytes = before_pins + all / 2;
+  const MemoryPlan plan = MakeMemoryPlan(checkpoint_, request);
+  uint64_t pinned_first_half = 0;
+  uint64_t pinned = 0;
+  for (size_t i = 0; i < schedule_.steps().size(); ++i) {
+    if (!plan.stream.pinned[i]) continue;
+    const uint64_t bytes = PinBytes(schedule_.steps()[i]);
+    pinned += bytes;
+    if (i < schedule_.steps().size() / 2) pinned_first_half += bytes;
+  }
+  EXPECT_GT(pinned, all * 45 / 100);
+  EXPECT_GT(pinned_first_half, pinned * 3 / 10);
+  EXPECT_LT(pinned_first_half, pinned * 7 / 10);
+}
+
+TEST_F(MemoryPlanTest, TakesTheExpertCacheThatWasAskedForBeforePins) {
+  PlanRequest request = Request(Smallest() + 3000000);
+  const MemoryPlan without = MakeMemoryPlan(checkpoint_, request);
+  request.expert_cache_bytes = 10 * ExpertSlotBytes(schedule_);
+  const MemoryPlan with = MakeMemoryPlan(checkpoint_, request);
+  EXPECT_EQ(with.stream.cached_slots, 10U);
+  EXPECT_LE(with.total_bytes, request.budget_bytes);
+  request.expert_cache_bytes = 0;
+  EXPECT_EQ(MakeMemoryPlan(checkpoint_, request).stream.cached_slots, 0U);
+  EXPECT_LE(without.total_bytes, request.budget_bytes);
+}
+
+TEST_F(MemoryPlanTest, TheStreamKeepsWhatThePlanGaveIt) {
+  const uint64_t smallest = Smallest();
+  for (const uint64_t more : {uint64_t{0}, uint64_t{500000}, uint64_t{1} << 30}) {
+    const MemoryPlan plan = Plan(smallest + more);
+    uint64_t given = 0;
+    for (const PlanItem& item : plan.items) {
+      if (item.name == "tile ring" || item.name == "expert slots" ||
+          item.name == "pinned matrices" || item.name == "expert cache") {
+        given += item.bytes;
+      }
+    }
+    const auto stream = MakeWeightStream(checkpoint_, plan, {});
+    EXPECT_EQ(stream->resident_bytes(), given);
+    const ExpertChoice choice = SomeExperts(checkpoint_, 1);
+    EXPECT_EQ(Difference(RunPass(*stream, checkpoint_, true, choice),
+                         ExpectedPass(checkpoint_, true, choice)),
+              "");
+  }
+}
+
+TEST_F(MemoryPlanTest, APassOfManyRowsReadsSharedExpertsOnce) {
+  const MemoryPlan plan = Plan(Smallest());
+  const uint64_t one = BytesOfPass(checkpoint_, plan, 1, true);
+  EXPECT_NEAR(static_cast<double>(one), static_cast<double>(plan.bytes_per_token()), 16.0);
+  EXPECT_EQ(one - BytesOfPass(checkpoint_, plan, 1, false), plan.head_bytes_per_token);
+  EXPECT_LT(BytesOfPass(checkpoint_, plan, 8, true), 8 * one);
+  EXPECT_GT(BytesOfPass(checkpoint_, plan, 8, true), one);
+}
+
+TEST_F(MemoryPlanTest, IsShownWithEveryItem) {
+  const MemoryPlan plan = Plan(Smallest() + 1000000);
+  const std::string text = FormatPlan(plan);
+  for (const PlanItem& item : plan.items) EXPECT_THAT(text, testing::HasSubstr(item.name));
+  const nlohmann::ordered_json json = PlanToJson(plan);
+  EXPECT_EQ(json["total_bytes"], plan.total_bytes);
+  EXPECT_EQ(json["smallest_bytes"], plan.smallest_bytes);
+  EXPECT_EQ(json["items"].size(), plan.items.size());
+  EXPECT_EQ(json["read_per_token"]["bytes"], plan.bytes_per_token());
+}
+
+TEST(MemoryPlan, WorksForAModelWithoutExperts) {
+  for (const char* name : {"all-mla", "kimi-linear", "odd-shapes"}) {
+    const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint(name));
+    const PlanRequest request = {.budget_bytes = 100000000,
+                                 .process_bytes = 1000000,
+                                 .sequence_bytes = 1000,
+                                 .activation_bytes = [](size_t rows) { return rows * 100; },
+                                 .expert_cache_bytes = std::nullopt};
+    const MemoryPlan plan = MakeMemoryPlan(checkpoint, request);
+    EXPECT_LE(plan.total_bytes, request.budget_bytes);
+    EXPECT_EQ(plan.bytes_per_token(), plan.embedding_bytes_per_token);
+  }
+}
+
+}  // namespace
+}  // namespace kimi_k3

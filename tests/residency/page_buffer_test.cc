@@ -1,0 +1,44 @@
+// Tests of memory straight from the system.
+#include "residency/page_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/process_meter.h"
+
+namespace kimi_k3 {
+namespace {
+
+TEST(PageBuffer, IsWholeAlignedPagesThatCanBeWritten) {
+  for (const auto pages : {PageBuffer::Pages::kSmall, PageBuffer::Pages::kHuge}) {
+    for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{5000000}}) {
+      const PageBuffer buffer(bytes, pages);
+      EXPECT_GE(buffer.bytes(), bytes);
+      EXPECT_LT(buffer.bytes(), bytes + 4096);
+      const size_t alignment = pages == PageBuffer::Pages::kHuge ? size_t{2} << 20 : 4096;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % alignment, 0U);
+      std::memset(buffer.data(), 1, buffer.bytes());
+    }
+  }
+  EXPECT_EQ(PageBuffer(0).data(), nullptr);
+}
+
+TEST(PageBuffer, IsGivenBackWhenReleased) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const uint64_t before = ReadProcessMeters().resident_bytes;
+  PageBuffer buffer(kBytes);
+  EXPECT_LT(ReadProcessMeters().resident_bytes, before + kBytes / 2);
+  std::memset(buffer.data(), 1, kBytes);
+  EXPECT_GT(ReadProcessMeters().resident_bytes, before + kBytes / 2);
+  buffer = PageBuffer();
+  EXPECT_LT(ReadProcessMeters().resident_bytes, before + kBytes / 2);
+}
+
+TEST(PageBuffer, RefusesWhatTheSystemDoesNotHave) {
+  EXPECT_THROW(PageBuffer(size_t{1} << 60), Error);
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -1,0 +1,131 @@
+// Tests of the order in which tiles are read ahead.
+#include "residency/read_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include "residency/planned_stream.h"
+#include "residency/stream_test_support.h"
+
+namespace kimi_k3 {
+namespace {
+
+class ReadAheadTest : public testing::Test {
+ protected:
+  // As many reads as come without compute taking anything.
+  static size_t ReadAll(ReadAhead& ahead) {
+    size_t reads = 0;
+    while (const auto read = ahead.Next()) {
+      auto* transfer = static_cast<Transfer*>(read->tag);
+      EXPECT_EQ(transfer->reads_left, 1U);
+      transfer->reads_left = 0;
+      heads_ += transfer->kind == Transfer::Kind::kHead ? 1 : 0;
+      ++reads;
+    }
+    return reads;
+  }
+  // Compute takes every streamed tile of the pass in order.
+  void TakePass(ReadAhead& ahead, bool with_head) {
+    ahead.BeginPass(with_head);
+    for (size_t i = 0; i < schedule_.steps().size(); ++i) {
+      const PassStep& step = schedule_.steps()[i];
+      if (step.kind == StepKind::kExperts || (step.kind == StepKind::kHead && !with_head)) continue;
+      ahead.Reached(i);
+      for (size_t tile = 0; tile < step.tiles(); ++tile) {
+        ReadAll(ahead);
+        const Transfer* transfer = ahead.FindTile(i, tile);
+        ASSERT_NE(transfer, nullptr);
+        EXPECT_TRUE(transfer->done());
+        ahead.ReleaseOldestTile();
+      }
+    }
+  }
+  size_t TilesOf(size_t layer) const {
+    size_t tiles = 0;
+    for (const PassStep& step : schedule_.steps()) {
+      if (step.kind == StepKind::kMatrix && step.layer == layer) tiles += step.tiles();
+    }
+    return tiles;
+  }
+  std::unique_ptr<Landing> Ring(uint64_t bytes) const {
+    return MakeOwnedLanding({bytes, 0, 0, {}});
+  }
+
+  void SetUp() override { heads_ = 0; }
+  static inline size_t heads_ = 0;
+  const Checkpoint checkpoint_ = Checkpoint::Open(GoldenCheckpoint("k3"));
+  const PassSchedule schedule_{checkpoint_, 2000};
+};
+
+TEST_F(ReadAheadTest, FillsTheRingAndNoMore) {
+  const auto landing = Ring(40 * kBlockBytes);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt);
+  const size_t reads = ReadAll(ahead);
+  EXPECT_GE(reads, 10U);
+  EXPECT_LE(reads, 40U);
+}
+
+TEST_F(ReadAheadTest, StopsBeforeAHeadThatMayNotCome) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt);
+  ReadAll(ahead);
+  EXPECT_EQ(heads_, 0U);
+  ahead.BeginPass(true);
+  ReadAll(ahead);
+  EXPECT_EQ(heads_, schedule_.steps().back().tiles());
+}
+
+TEST_F(ReadAheadTest, GoesAroundTheCorner) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt);
+  for (const bool head : {true, false, true, false, false, true}) TakePass(ahead, head);
+  EXPECT_GT(ReadAll(ahead) + 1, 0U);
+  EXPECT_NE(ahead.FindTile(0, 0), nullptr);
+  EXPECT_EQ(heads_, 3 * schedule_.steps().back().tiles());
+}
+
+TEST_F(ReadAheadTest, KeepsToItsLimitOfLayers) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  for (const size_t limit : {0U, 2U}) {
+    ReadAhead ahead(schedule_, *landing, {}, limit);
+    size_t want = 0;
+    for (size_t layer = 0; layer <= limit; ++layer) want += TilesOf(layer);
+    EXPECT_EQ(ReadAll(ahead), want);
+    ahead.Restart();
+  }
+}
+
+TEST_F(ReadAheadTest, StartsFromTheFirstTileAfterARestart) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt);
+  ahead.BeginPass(true);
+  ReadAll(ahead);
+  ahead.ReleaseOldestTile();
+  EXPECT_EQ(ahead.FindTile(0, 0), nullptr);
+  ahead.Restart();
+  TakePass(ahead, true);
+}
+
+TEST_F(ReadAheadTest, ReadsAPinOnceAndCountsItsWholeRows) {
+  LandingShape shape = {uint64_t{64} << 20, 0, 0, {}};
+  std::vector<bool> pinned(schedule_.steps().size());
+  pinned[0] = true;
+  shape.pin_bytes = {PinBytes(schedule_.steps()[0])};
+  const auto landing = MakeOwnedLanding(shape);
+  ReadAhead ahead(schedule_, *landing, pinned, std::nullopt);
+  EXPECT_TRUE(ahead.pinned(0));
+  EXPECT_FALSE(ahead.pinned(1));
+  EXPECT_EQ(ahead.FindPinChunk(0, 0), nullptr);
+  ReadAll(ahead);
+  for (size_t chunk = 0; chunk < ahead.PinChunks(0); ++chunk) {
+    EXPECT_TRUE(ahead.FindPinChunk(0, chunk)->done());
+  }
+  EXPECT_EQ(ahead.PinRows(0, 0), 0U);
+  EXPECT_EQ(ahead.PinRows(0, ahead.PinChunks(0)), schedule_.steps()[0].location.rows);
+  ahead.SetPinLoaded(0);
+  EXPECT_TRUE(ahead.PinLoaded(0));
+  ahead.Restart();
+  EXPECT_TRUE(ahead.PinLoaded(0));
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -371,11 +371,14 @@ void CheckpointOpener::CheckNothingIsMissing() {
   for (size_t slot = 0; slot < checkpoint_.slots_.count(); ++slot) {
     if (refused_[slot] || checkpoint_.locations_.Get(slot)) continue;
     const uint16_t promised = indexed_ ? promised_[slot] : kNoShard;
-    if (promised != kNoShard) {
-      if (unread_[promised]) continue;
+    const bool known = promised != kNoShard ? !unread_[promised] : indexed_ || all_read;
+    if (!known) continue;
+    if (problems_.full()) {
+      problems_.Count();
+    } else if (promised != kNoShard) {
       problems_.Add("{}: tensor {} is missing, though {} says that it is here", ShardName(promised),
                     FullName(slot), kIndexName);
-    } else if (indexed_ || all_read) {
+    } else {
       problems_.Add("{}: tensor {} is missing, and config.json demands it",
                     checkpoint_.model_dir_.string(), FullName(slot));
     }

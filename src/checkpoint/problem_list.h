@@ -24,6 +24,10 @@ class ProblemList {
     }
   }
 
+  // For what would only be counted: Add without the cost of making words.
+  bool full() const { return problems_.size() == limit_; }
+  void Count() { ++count_; }
+
   size_t count() const { return count_; }
   bool empty() const { return count_ == 0; }
   const std::vector<std::string>& problems() const { return problems_; }

@@ -17,7 +17,10 @@ class FunctionRef<Result(Args...)> {
   template <typename F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
            std::is_invocable_r_v<Result, F&, Args...>)
-      FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): a parameter type, meant to convert
+      // A parameter type, meant to convert; the constraint keeps it from hiding the copy
+      // constructor.
+      // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
+      FunctionRef(F&& f)
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> Result {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

@@ -14,6 +14,7 @@
 #include "cli/plan_command.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
+#include "cli/synth_command.h"
 #include "cli/tokenize_command.h"
 #include "cli/usage_error.h"
 #include "cli/version.h"
@@ -45,6 +46,7 @@ int Main(int argc, char** argv) {
   RunOptions run_options;
   AddRunOptions(app, run_options);
   AddPlanCommand(app);
+  AddSynthCommand(app);
   AddTokenizeCommand(app);
   ExitCode code = kExitDone;
   app.parse_complete_callback([&] { CheckPlaceOfFlags(app); });

@@ -17,13 +17,13 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/flag_group.h"
+#include "engine/engine_plan.h"
 #include "kernels/matmul.h"
 #include "kimi_k3/tokenizer.h"
-#include "model/sequence_state.h"
-#include "model/workspace.h"
 #include "residency/drive_probe.h"
 #include "residency/memory_limits.h"
 #include "residency/memory_plan.h"
+#include "residency/stream_options.h"
 
 namespace kimi_k3 {
 namespace {
@@ -81,10 +81,10 @@ double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan, const E
 Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const PlanOptions& options) {
   Estimate estimate;
   IoOptions io;
-  io.mode = options.io;
+  io.mode = ParseIoMode(options.engine.io);
   estimate.drive =
       MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
-  ThreadPool pool(options.threads == 0 ? UsableCores() : options.threads);
+  ThreadPool pool(options.engine.threads);
   estimate.weights_per_second_one_row = MeasureCompute(pool, 1);
   estimate.weights_per_second_many_rows = MeasureCompute(pool, kManyRows);
   estimate.token_seconds = PassSeconds(checkpoint, plan, estimate, 1, true);
@@ -96,28 +96,12 @@ Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const Pla
   return estimate;
 }
 
-PlanRequest RequestFor(const Checkpoint& checkpoint, const PlanOptions& options, uint64_t budget,
-                       uint64_t process_bytes) {
-  const ModelConfig& config = checkpoint.config();
-  const size_t parts = options.threads == 0 ? UsableCores() : options.threads;
-  return {.budget_bytes = budget,
-          .process_bytes = process_bytes,
-          .context = options.context,
-          .sequences = options.sequences,
-          .sequence_bytes = SequenceState::Bytes(config, options.context, options.cache_type),
-          .chunk_rows = std::min<uint64_t>(options.prompt_chunk, options.context),
-          .logit_rows = 1,
-          .activation_bytes =
-              [&config, parts](size_t rows) { return Workspace::Bytes(config, rows, parts); },
-          .expert_cache_bytes = options.expert_cache_bytes};
-}
-
 void WriteJson(const PlanOptions& options, const MemoryPlan& plan, const std::string& budget_source,
                const std::optional<Estimate>& estimate, std::ostream& out) {
   nlohmann::ordered_json json = PlanToJson(plan);
   json["budget_source"] = budget_source;
-  json["context"] = options.context;
-  json["sequences"] = options.sequences;
+  json["context"] = options.engine.context;
+  json["sequences"] = options.engine.sequences;
   if (estimate) {
     json["drive"] = {{"bytes_per_second", estimate->drive.bytes_per_second},
                      {"reading", estimate->drive.description}};
@@ -131,7 +115,7 @@ void WriteJson(const PlanOptions& options, const MemoryPlan& plan, const std::st
 void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
                 const std::string& budget_source, const std::optional<Estimate>& estimate,
                 std::ostream& out) {
-  out << fmt::format("{}: {} of weights, budget {} ({})\n", options.model_dir.string(),
+  out << fmt::format("{}: {} of weights, budget {} ({})\n", options.engine.model_dir.string(),
                      FormatByteSize(checkpoint.tensor_bytes()), FormatByteSize(plan.budget_bytes),
                      budget_source)
       << FormatPlan(plan);
@@ -147,54 +131,60 @@ void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const 
 
 void AddOptions(CLI::App& command, PlanOptions& options) {
   FlagGroup group(command, "Plan");
+  EngineOptions& engine = options.engine;
   group
       .Value("-m,--model", "DIR", "The checkpoint's folder, as downloaded",
-             [&options](const std::string& text) { options.model_dir = text; })
+             [&engine](const std::string& text) { engine.model_dir = text; })
       ->required();
-  group.Value("--memory", "SIZE", "Budget (8G, 512M); unset: what the machine has to spare",
-              [&options](const std::string& text) { options.memory_bytes = ParseByteSize(text); });
+  group.Value("--memory", "SIZE", "Budget, such as 8G; without it what the machine has to spare",
+              [&engine](const std::string& text) { engine.memory_bytes = ParseByteSize(text); });
   group.Value(
-      "--expert-cache", "SIZE", "Memory for cached experts, before matrices are pinned",
-      [&options](const std::string& text) { options.expert_cache_bytes = ParseByteSize(text); });
-  group.Count("-c,--context", "N", options.context, "Positions of each sequence", 1);
-  group.Count("--sequences", "N", options.sequences, "Sequences that exist at once", 1, 65536);
+      "--expert-cache", "SIZE", "Memory for experts that stay; without it what the plan leaves",
+      [&engine](const std::string& text) { engine.expert_cache_bytes = ParseByteSize(text); });
+  group.Count("-c,--context", "N", engine.context, "Positions of each sequence", 1);
+  group.Count("--sequences", "N", engine.sequences, "Sequences that exist at once", 1, 65536);
   group.Count("--prompt-tokens", "N", options.prompt_tokens,
               "Length of the prompt whose time is estimated", 1);
-  group.Count("--prompt-chunk", "N", options.prompt_chunk, "Most prompt positions in one pass", 1,
+  group.Count("--prompt-chunk", "N", engine.prompt_chunk,
+              "Prompt positions computed in one pass over the weights; 0: as many as pay", 0,
               65536);
-  group.Count("-t,--threads", "N", options.threads, "Threads that compute; 0: one a physical core",
+  group.Count("-t,--threads", "N", engine.threads, "Threads that compute; 0: one a physical core",
               0, 1024);
-  group.Choice<kernels::CacheType>(
-      "--kv-cache-quant", {{"none", kernels::CacheType::kF32}, {"bf16", kernels::CacheType::kBf16}},
-      options.cache_type, "Type of the latent cache: none is f32 (default)");
-  group.Value("--io", "auto|direct|buffered|mmap", "How shards are read",
-              [&options](const std::string& text) { options.io = ParseIoMode(text); });
+  group.Choice<KvCacheType>("--kv-cache-quant",
+                            {{"none", KvCacheType::kF32}, {"bf16", KvCacheType::kBf16}},
+                            engine.kv_cache, "Type of the latent cache: none is f32 (default)");
+  group.Value("--io", "WAY", "How weights are read: auto, direct, buffered or mmap",
+              [&engine](const std::string& text) {
+                ParseIoMode(text);
+                engine.io = text;
+              });
   group.Switch("--json", options.json, "Write JSON");
-  bool& measure = options.measure;
   command.add_flag_callback(
-      "--no-measure", [&measure] { measure = false; }, "Neither read the drive nor estimate times");
+      "--no-measure", [&options] { options.measure = false; },
+      "Neither read the drive nor estimate times");
 }
 
 }  // namespace
 
-void RunPlan(const PlanOptions& options, std::ostream& out) {
-  const Checkpoint checkpoint = Checkpoint::Open(options.model_dir);
+void RunPlan(const PlanOptions& given, std::ostream& out) {
+  const Checkpoint checkpoint = Checkpoint::Open(given.engine.model_dir);
+  PlanOptions options = given;
+  options.engine = ResolveOptions(given.engine, checkpoint.config());
   std::optional<Tokenizer> tokenizer;  // as a run would hold it
-  if (std::filesystem::exists(options.model_dir / "tiktoken.model")) {
-    tokenizer =
-        Tokenizer::Load(options.model_dir, static_cast<TokenId>(checkpoint.config().vocabulary));
+  if (std::filesystem::exists(options.engine.model_dir / "tiktoken.model")) {
+    tokenizer = Tokenizer::Load(options.engine.model_dir,
+                                static_cast<TokenId>(checkpoint.config().vocabulary));
   }
   const uint64_t resident = ReadProcessMeters().resident_bytes;
   std::string source = "--memory";
-  uint64_t budget = options.memory_bytes.value_or(0);
-  if (!options.memory_bytes) {
+  if (!options.engine.memory_bytes) {
     const MemoryLimit limit = ReadMemoryLimit(resident);
-    budget = DefaultBudget(limit);
+    options.engine.memory_bytes = DefaultBudget(limit);
     source = fmt::format("85 % of the {} that {} leaves", FormatByteSize(limit.available_bytes),
                          limit.source);
   }
   const MemoryPlan plan =
-      MakeMemoryPlan(checkpoint, RequestFor(checkpoint, options, budget, resident));
+      MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident));
   std::optional<Estimate> estimate;
   if (options.measure) estimate = Measure(checkpoint, plan, options);
   if (options.json) {

@@ -4,26 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <iosfwd>
-#include <optional>
 
-#include "kernels/latent_attention.h"
-#include "residency/stream_options.h"
+#include "kimi_k3/engine.h"
 
 namespace kimi_k3 {
 
 struct PlanOptions {
-  std::filesystem::path model_dir;
-  std::optional<uint64_t> memory_bytes;  // unset: what the machine really has to spare
-  std::optional<uint64_t> expert_cache_bytes;
-  uint64_t context = 2048;
-  uint64_t sequences = 1;
+  EngineOptions engine;
   uint64_t prompt_tokens = 1000;  // of the prompt whose time is estimated
-  uint64_t prompt_chunk = 64;
-  uint64_t threads = 0;  // 0: the physical cores
-  kernels::CacheType cache_type = kernels::CacheType::kF32;
-  IoMode io = IoMode::kAuto;
   bool json = false;
   bool measure = true;  // the drive and the processor, for about a second
 };

@@ -14,11 +14,11 @@ namespace {
 
 PlanOptions OptionsFor(const char* golden) {
   PlanOptions options;
-  options.model_dir =
+  options.engine.model_dir =
       std::filesystem::path(KIMI_K3_SOURCE_DIR) / "tests/data/golden" / golden / "checkpoint";
-  options.context = 64;
-  options.threads = 1;
-  options.memory_bytes = 200000000;
+  options.engine.context = 64;
+  options.engine.threads = 1;
+  options.engine.memory_bytes = 200000000;
   return options;
 }
 
@@ -53,7 +53,7 @@ TEST(PlanCommand, WritesJsonWithMeasurements) {
 
 TEST(PlanCommand, FindsABudgetWhereNoneIsGiven) {
   PlanOptions options = OptionsFor("k3");
-  options.memory_bytes.reset();
+  options.engine.memory_bytes.reset();
   options.json = true;
   options.measure = false;
   std::ostringstream out;
@@ -63,7 +63,7 @@ TEST(PlanCommand, FindsABudgetWhereNoneIsGiven) {
 
 TEST(PlanCommand, RefusesABudgetThatIsTooSmallAndNamesTheSmallest) {
   PlanOptions options = OptionsFor("k3");
-  options.memory_bytes = 1000;
+  options.engine.memory_bytes = 1000;
   std::ostringstream out;
   try {
     RunPlan(options, out);
@@ -78,7 +78,7 @@ TEST(PlanCommand, RefusesABudgetThatIsTooSmallAndNamesTheSmallest) {
 TEST(PlanCommand, IsChosenByItsName) {
   CLI::App app;
   AddPlanCommand(app);
-  const std::string folder = OptionsFor("unaligned").model_dir.string();
+  const std::string folder = OptionsFor("unaligned").engine.model_dir.string();
   testing::internal::CaptureStdout();
   app.parse("plan --no-measure --memory 200M -c 32 -m \"" + folder + "\"");
   EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("in all"));

@@ -22,7 +22,7 @@ endif()
 add_compile_options(-ffp-contract=off -fno-math-errno)
 if(KIMI_K3_SANITIZE)
   add_compile_options(-fsanitize=${KIMI_K3_SANITIZE} -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer -g1)
+                      -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${KIMI_K3_SANITIZE})
 endif()
 

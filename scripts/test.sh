@@ -13,31 +13,42 @@ $quick || scripts/setup.sh clang-14 libclang-rt-14-dev
 say() { printf '\n== %s\n' "$*"; }
 jobs=$(nproc)
 
-# build PRESET: configures and builds, showing the log only where it fails.
+# build PRESET [target ...]: configures and builds, showing the log only where it fails.
 build() {
-  say "build: $1"
-  cmake --preset "$1" >"build-$1.log" 2>&1 && cmake --build --preset "$1" -j "$jobs" >>"build-$1.log" 2>&1 ||
-    { tail -n 60 "build-$1.log"; exit 1; }
-  rm -f "build-$1.log"
+  local preset=$1 log
+  shift
+  log=$(mktemp)
+  say "build: $preset"
+  { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}; } \
+    >"$log" 2>&1 || { tail -n 60 "$log"; exit 1; }
+  rm -f "$log"
 }
 # check PRESET [ctest options]: runs its tests.
 check() {
   local preset=$1
   shift
   say "test: $preset"
-  (cd "build/$preset" && ctest --output-on-failure --no-tests=error -j "$jobs" --progress "$@" | tail -n 40)
+  (cd "build/$preset" && ctest --output-on-failure --no-tests=error -j "$jobs" "$@" >ctest.log 2>&1) ||
+    { grep -vE '^ *(Start|[0-9]+/[0-9]+ .* Passed)' "build/$preset/ctest.log" | tail -n 200; exit 1; }
+  grep -E 'tests passed|Total Test time|skipped|Skipped' "build/$preset/ctest.log"
 }
+
+# The first Python that has NumPy.
+python=
+for candidate in python3 /usr/bin/python3; do
+  if "$candidate" -c 'import numpy' 2>/dev/null; then python=$candidate && break; fi
+done
 
 build release
 check release
 say "test: reference"
-python3 -m unittest discover -s tools/reference -t tools/reference
+"${python:?no python3 with numpy}" -m unittest discover -s tools/reference -t tools/reference
 $quick && exit 0
 
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 build asan
 check asan
-build tsan
+build tsan base_test residency_test model_test engine_test
 check tsan -L 'base|residency|model|engine'
 build clang
 scripts/fuzz.sh "${FUZZ_SECONDS:-60}"

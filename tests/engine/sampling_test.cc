@@ -119,6 +119,35 @@ TEST(Draws, AreIndependentFromOnePositionToTheNext) {
   EXPECT_LT(ChiSquare(counts, {0.25, 0.25, 0.25, 0.25}), kChiSquareBound);
 }
 
+// Nor may one seed give the draws of its neighbour a few positions later.
+TEST(Draws, AreIndependentFromOneSeedToTheNext) {
+  constexpr size_t kDraws = 2000;
+  constexpr size_t kShifts = 5;
+  const std::vector<float> logits(64, 0.0F);
+  const std::vector<TokenId> history = HistoryOf(kDraws + kShifts);
+  const auto draws = [&](uint64_t seed) {
+    Sampler sampler({.temperature = 1, .seed = seed});
+    std::vector<TokenId> tokens;
+    for (size_t n = 0; n < kDraws + kShifts; ++n) {
+      tokens.push_back(sampler.Sample(logits, std::span(history).first(n)));
+    }
+    return tokens;
+  };
+  const std::vector<TokenId> a = draws(6);
+  const std::vector<TokenId> b = draws(7);
+  for (size_t shift = 0; shift <= kShifts; ++shift) {
+    size_t forwards = 0;
+    size_t backwards = 0;
+    for (size_t n = 0; n < kDraws; ++n) {
+      forwards += a[n + shift] == b[n] ? 1U : 0U;
+      backwards += a[n] == b[n + shift] ? 1U : 0U;
+    }
+    // One in 64 is 31; a hundred is twelve standard deviations away.
+    EXPECT_LT(forwards, 100U) << shift;
+    EXPECT_LT(backwards, 100U) << shift;
+  }
+}
+
 TEST(Draws, TemperatureFlattensAndSharpens) {
   for (const double temperature : {0.5, 2.0}) {
     std::vector<double> expected;
@@ -227,14 +256,17 @@ TEST(RepeatPenalty, CountsATokenOnceHoweverOftenItCame) {
 }
 
 TEST(RepeatPenalty, LooksAtTheRecentTokensAlone) {
-  const std::vector<float> logits = {4, 3};
+  const std::vector<float> logits = {4, 3.5F, 2};
   const std::vector<TokenId> history = {0, 1, 1, 1};
-  EXPECT_EQ(Sampler({.repeat_penalty = 3, .repeat_last = 3}).Sample(logits, history), 0);
-  EXPECT_EQ(Sampler({.repeat_penalty = 3, .repeat_last = 2}).Sample(logits, history), 0);
+  const auto sample = [&](size_t last) {
+    return Sampler({.repeat_penalty = 3, .repeat_last = last}).Sample(logits, history);
+  };
+  EXPECT_EQ(sample(1), 0);
+  EXPECT_EQ(sample(3), 0);
   // With the 0 at the far end both are recent.
-  EXPECT_EQ(Sampler({.repeat_penalty = 3, .repeat_last = 4}).Sample({{4, 3.5F, 2}}, history), 2);
-  EXPECT_EQ(Sampler({.repeat_penalty = 3, .repeat_last = 0}).Sample({{4, 3.5F, 2}}, history), 2);
-  EXPECT_EQ(Sampler({.repeat_penalty = 3, .repeat_last = 99}).Sample({{4, 3.5F, 2}}, history), 2);
+  EXPECT_EQ(sample(4), 2);
+  EXPECT_EQ(sample(0), 2);
+  EXPECT_EQ(sample(99), 2);
 }
 
 TEST(RepeatPenalty, IgnoresIdsThatHaveNoLogit) {

@@ -3,13 +3,13 @@
 # Stopped at any time, it goes on where it was when started again with the same WORK.
 #
 # usage: train.sh [WORK]        (default: ~/.cache/kimi_k3/train_tiny)
-#   STEPS=N    steps of the run (default 2000); SEED=N  (default 1)
+#   STEPS=N    steps of the run (default 1200); SEED=N  (default 1)
 #   MODEL_DIR, TEST_DATA_DIR   where the results go (default: models/tiny and tests/data/tiny here)
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/kimi_k3/train_tiny}
-steps=${STEPS:-2000}
+steps=${STEPS:-1200}
 seed=${SEED:-1}
 packages=(r-cran-janeaustenr bible-kjv bible-kjv-text libjemalloc2)
 mkdir -p "$work/packages" "$work/run"

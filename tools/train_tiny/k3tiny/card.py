@@ -26,7 +26,7 @@ Show prose at a temperature of about 0.7; greedy prose soon repeats itself. Ask 
 | The Bible, King James Version (1611) | `bible-kjv-text` (read with `bible-kjv`) | {kjv_train} | {kjv_held_out} | copyright expired; the program, used only to print the text, is GPL-2+ |
 
 Every 25th chapter of each book is held out. Between a fifth and a third of the training windows are conversations made from
-the Bible: a verse is asked by its reference and given, in K3's chat format. The weights contain no text of other origin; they
+the Bible: a verse is asked by its reference and given, in K3's chat format ({shown} verses at first, the {taught} at the end). The weights contain no text of other origin; they
 may be used under the licence of this repository.
 
 ## Architecture
@@ -59,9 +59,10 @@ Verses that come back word for word with greedy decoding, of {taught} taught:
 tools/train_tiny/train.sh
 ```
 
-{steps} steps of 4,096 tokens ({tokens:.1f} million tokens), seed {seed}, {hours:.0f} minutes on two cores of an AMD EPYC (Zen 4) that were shared with other
-work (`nice`); alone about {alone:.0f} minutes. `training_log.jsonl` is the log; the state kept is that after step {step}, the best
-on the held-out text (a quarter of it is measured every 100 steps). The last tenth is trained with the routed experts rounded to MXFP4.
+{steps} steps of 4,096 tokens ({tokens:.1f} million tokens), seed {seed}, {hours:.0f} minutes on two cores of an AMD EPYC (Zen 4) that compiled other
+things most of that time; at the pace of its undisturbed stretches, {alone:.0f} minutes. `training_log.jsonl` is the log; the state kept is that
+after step {step}, the best on the held-out text (a quarter of it is measured every 100 steps). The last tenth is trained with the
+routed experts rounded to MXFP4, so that what is stored is what was trained. A rerun agrees in quality, not bit by bit.
 tools/train_tiny/README.md describes the method.
 
 ## Samples
@@ -125,6 +126,7 @@ def card(figures, config, log):
         austen_cost=_cost(bits, "austen"),
         kjv_cost=_cost(bits, "kjv"),
         recall=_recall(figures),
+        shown=figures["verses"]["shown"],
         steps=f"{steps[-1]['step']:,}",
         tokens=steps[-1]["tokens"] / 1e6,
         seed=figures["seed"],

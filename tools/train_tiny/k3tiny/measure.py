@@ -55,7 +55,7 @@ def measure(data, folder, weights_file):
     recall = _recall(stored, data)
     figures["recall"] = {form: sum(answers.values()) for form, answers in recall.items()}
     always = [r for r in data.lessons if all(answers[r] for answers in recall.values())]
-    figures["verses"] = {"taught": len(data.lessons), "always": always}
+    figures["verses"] = {"taught": len(data.lessons), "shown": len(data.facts["shown"]), "always": always}
     figures["not_always"] = [r for r in data.lessons if r not in set(always)]
     figures["samples"] = _samples(stored, data)
     files = [f for f in Path(folder).iterdir() if f.suffix in (".safetensors", ".json", ".model")]

@@ -6,8 +6,7 @@
 namespace kimi_k3 {
 
 // While it lives, the first SIGINT, SIGTERM or SIGHUP is a wish to stop, and a second one has its
-// default effect. A system call that waits is broken off (EINTR). Signals that were ignored before
-// stay ignored. One at a time.
+// default effect. Signals that were ignored before stay ignored. One at a time.
 class InterruptGuard {
  public:
   InterruptGuard();

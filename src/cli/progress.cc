@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -13,6 +12,9 @@
 
 namespace kimi_k3 {
 namespace {
+
+// The time over which reading speed is averaged.
+constexpr double kRateSeconds = 1.0;
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -26,7 +28,8 @@ Progress::Progress(Engine& engine, Output& output, size_t prompt_tokens, size_t 
       prompt_tokens_(prompt_tokens),
       max_tokens_(max_tokens),
       phase_start_(std::chrono::steady_clock::now()),
-      last_shown_(phase_start_) {
+      rate_since_(phase_start_),
+      bytes_then_(engine.counters().bytes_read()) {
   Show({.layer = 0, .layers = engine_.layers(), .rows = 0});
   engine_.SetProgress([this](const PassProgress& pass) {
     if (output_.WantsStatus()) Show(pass);
@@ -42,15 +45,16 @@ void Progress::PromptProgress(size_t done) {
 
 void Progress::Token() { ++tokens_; }
 
-// Bytes read a second since the line was last shown.
 std::string Progress::ReadRate() {
-  const auto now = std::chrono::steady_clock::now();
-  const uint64_t bytes = engine_.counters().bytes_read();
-  const double seconds = std::chrono::duration<double>(now - last_shown_).count();
-  const double rate = static_cast<double>(bytes - bytes_shown_) / std::max(seconds, 1e-3);
-  last_shown_ = now;
-  bytes_shown_ = bytes;
-  return FormatByteSize(static_cast<uint64_t>(rate));
+  const double seconds = SecondsSince(rate_since_);
+  if (seconds >= kRateSeconds) {
+    const uint64_t bytes = engine_.counters().bytes_read();
+    bytes_per_second_ = static_cast<double>(bytes - bytes_then_) / seconds;
+    rate_since_ = std::chrono::steady_clock::now();
+    bytes_then_ = bytes;
+  }
+  if (!bytes_per_second_) return {};
+  return fmt::format(", {}/s read", FormatByteSize(static_cast<uint64_t>(*bytes_per_second_)));
 }
 
 void Progress::Show(const PassProgress& pass) {
@@ -62,15 +66,20 @@ void Progress::Show(const PassProgress& pass) {
   const double layer_share = static_cast<double>(pass.layer) / static_cast<double>(pass.layers);
   const double done = whole + layer_share * static_cast<double>(pass.rows);
   const double rate = done / SecondsSince(phase_start_);
-  const std::string left = done > 0 ? fmt::format(", {}{} left", prompt ? "" : "at most ",
-                                                  FormatDuration((total - done) / rate))
-                                    : std::string();
-  output_.Status(
-      fmt::format("{} {} of {}, layer {} of {}, {:.3g} tokens/s, {}/s read, {} of {} in memory{}",
-                  prompt ? "prompt" : "token", prompt ? prompt_done_ + pass.rows : tokens_ + 1,
-                  prompt ? prompt_tokens_ : max_tokens_, pass.layer, pass.layers, rate, ReadRate(),
-                  FormatByteSize(ReadProcessMeters().resident_bytes),
-                  FormatByteSize(engine_.memory_budget_bytes()), left));
+  // The most wanted comes first: a narrow terminal cuts the end.
+  std::string line = fmt::format("{} {} of {}, layer {} of {}", prompt ? "prompt" : "token",
+                                 prompt ? prompt_done_ + pass.rows : tokens_ + 1,
+                                 prompt ? prompt_tokens_ : max_tokens_, pass.layer, pass.layers);
+  if (done > 0) {
+    line += rate < 100 ? fmt::format(", {:.3g} tokens/s", rate)
+                       : fmt::format(", {:.0f} tokens/s", rate);
+    line +=
+        fmt::format(", {}{} left", prompt ? "" : "at most ", FormatDuration((total - done) / rate));
+  }
+  line += ReadRate();
+  line += fmt::format(", {} of {} in memory", FormatByteSize(ReadProcessMeters().resident_bytes),
+                      FormatByteSize(engine_.memory_budget_bytes()));
+  output_.Status(line);
 }
 
 std::string FormatDuration(double seconds) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/output.h"
@@ -26,6 +27,7 @@ class Progress {
 
  private:
   void Show(const PassProgress& pass);
+  // ", 1.05 GB/s read"; empty while nothing is known.
   std::string ReadRate();
 
   Engine& engine_;
@@ -35,8 +37,9 @@ class Progress {
   size_t prompt_done_ = 0;
   size_t tokens_ = 0;
   std::chrono::steady_clock::time_point phase_start_;
-  std::chrono::steady_clock::time_point last_shown_;
-  uint64_t bytes_shown_ = 0;
+  std::chrono::steady_clock::time_point rate_since_;
+  uint64_t bytes_then_;
+  std::optional<double> bytes_per_second_;
 };
 
 // "45 s", "3 min", "2 h 10 min", "6 days".

@@ -2,6 +2,7 @@
 #include "cli/prompt_input.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,17 +21,26 @@ namespace {
 constexpr size_t kPromptLimitBytes = size_t{1} << 28;
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
-// Opening a pipe waits for its writer, so an interruption must be able to end that.
+// How long a wish to stop may go unseen.
+constexpr int kWaitMilliseconds = 100;
+
+[[noreturn]] void FailToRead(const std::string& name, int reason) {
+  Fail(ErrorKind::kIo, "cannot read the prompt from {}: {}", name,
+       std::generic_category().message(reason));
+}
+
+// A pipe without a writer is opened at once, and waited for like any other input.
 UniqueFd OpenPrompt(const std::string& file) {
-  for (;;) {
-    UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd.valid()) return fd;
-    const int reason = errno;
+  UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) FailToRead(file, errno);
+  return fd;
+}
+
+void AwaitInput(int fd) {
+  pollfd waiting = {.fd = fd, .events = POLLIN, .revents = 0};
+  do {
     InterruptGuard::Check();
-    if (reason == EINTR) continue;
-    Fail(ErrorKind::kIo, "cannot read the prompt from {}: {}", file,
-         std::generic_category().message(reason));
-  }
+  } while (poll(&waiting, 1, kWaitMilliseconds) <= 0);
 }
 
 }  // namespace
@@ -42,14 +52,10 @@ std::string ReadPromptText(const std::string& file) {
   std::string text;
   std::array<char, kBlockBytes> block;
   for (;;) {
+    AwaitInput(fd);
     const ssize_t n = read(fd, block.data(), block.size());
-    const int reason = errno;
-    InterruptGuard::Check();
-    if (n < 0 && reason == EINTR) continue;
-    if (n < 0) {
-      Fail(ErrorKind::kIo, "cannot read the prompt from {}: {}", name,
-           std::generic_category().message(reason));
-    }
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) FailToRead(name, errno);
     if (n == 0) return text;
     text.append(block.data(), static_cast<size_t>(n));
     if (text.size() > kPromptLimitBytes) {

@@ -193,11 +193,11 @@ class Run {
 
 ExitCode RunCommand(const RunOptions& options) {
   CheckRunOptions(options);
+  const InterruptGuard interrupts;
   Output output(options.quiet);
   for (const std::string& warning : RunOptionWarnings(options)) output.Note(warning);
   if (options.stats_file) CheckResultFile("--stats", *options.stats_file, 0);
   if (options.logits_file) CheckResultFile("--logits", *options.logits_file, 0);
-  const InterruptGuard interrupts;
   const std::optional<std::string> text = PromptText(options, output);
   output.Status("opening " + options.engine.model_dir.string());
   EngineOptions engine_options = options.engine;

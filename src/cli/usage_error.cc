@@ -70,8 +70,8 @@ std::string DescribeStray(const CLI::App& app, const CLI::App& command, const st
 }  // namespace
 
 std::string ClosestWord(std::string_view word, const std::vector<std::string>& known) {
-  // A third of the letters may be wrong, or the word may be the beginning of the right one.
-  size_t best = word.size() / 3 + 1;
+  // Two letters or a third of them may be wrong, or the word may be the beginning of the right one.
+  size_t best = std::max<size_t>(3, word.size() / 3 + 1);
   std::string closest;
   for (const std::string& candidate : known) {
     const bool begins = word.size() > 3 && candidate.starts_with(word);

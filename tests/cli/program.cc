@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -162,7 +163,7 @@ bool Program::Pump() {
 void Program::Await(const std::string& stream, std::string_view text) {
   while (stream.find(text) == std::string::npos) {
     if (!Pump() || std::chrono::steady_clock::now() > deadline_) {
-      ADD_FAILURE() << "waited in vain for \"" << text << "\" after:\n" << stream;
+      ADD_FAILURE() << "waited in vain for \"" << text << "\" after:\n" << stream.substr(0, 2000);
       return;
     }
   }
@@ -172,6 +173,16 @@ void Program::AwaitOutput(std::string_view text) { Await(result_.out, text); }
 
 void Program::AwaitError(std::string_view text) {
   Await(options_.streams == Streams::kTerminal ? result_.out : result_.err, text);
+}
+
+void Program::AwaitBlockedWrite() const {
+  for (int tenths = 0; tenths < 50; ++tenths) {
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/wchan");
+    std::string place;
+    file >> place;
+    if (place.find("pipe_write") != std::string::npos) return;
+    usleep(100000);
+  }
 }
 
 void Program::Signal(int number) const { kill(pid_, number); }
@@ -198,7 +209,7 @@ ProgramResult Program::Finish() {
     if (!open) usleep(1000);
     if (std::chrono::steady_clock::now() > deadline_) {
       ADD_FAILURE() << "still running after " << options_.time_limit.count() << " s:\n"
-                    << result_.out << result_.err;
+                    << result_.out.substr(0, 2000) << result_.err.substr(0, 2000);
       kill(pid_, SIGKILL);
       if (!ended) waitpid(pid_, &status, 0);
       break;

@@ -51,6 +51,8 @@ class Program {
   void AwaitOutput(std::string_view text);
   void AwaitError(std::string_view text);
   void Signal(int number) const;
+  // Waits until the program waits in a write to a pipe (where the system tells; some seconds).
+  void AwaitBlockedWrite() const;
   // As if it were typed at the terminal.
   void Type(std::string_view keys) const;
   void Resize(unsigned short rows, unsigned short columns) const;

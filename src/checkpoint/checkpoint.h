@@ -34,7 +34,7 @@ struct TensorLocation {
 };
 
 // One of an expert's three matrices: packed MXFP4 (kU8) with its scales, or bf16 or f32 with no
-// scales (bytes 0).
+// scales (bytes 0); unpacked, all experts of a model have the same dtype.
 struct ExpertMatrixLocation {
   ByteRange weights;
   ByteRange scales;

@@ -342,6 +342,15 @@ void CheckpointOpener::CheckPromise(size_t shard, uint16_t promised, std::string
   }
 }
 
+// Experts are read into slots of one size, so all are bf16 or all f32.
+bool CheckpointOpener::AlikeExpert(size_t shard, const HeaderTensor& tensor) {
+  if (expert_dtype_.empty()) expert_dtype_ = tensor.dtype;
+  if (expert_dtype_ == tensor.dtype) return true;
+  problems_.Add("{}: tensor {} is stored as {}, but experts before it as {}; all must be alike",
+                ShardName(shard), Printable(tensor.name), tensor.dtype, expert_dtype_);
+  return false;
+}
+
 bool CheckpointOpener::Fits(size_t shard, const TensorSlots::Tensor& wanted,
                             const HeaderTensor& tensor) {
   const ModelConfig& config = checkpoint_.config_;
@@ -356,6 +365,7 @@ bool CheckpointOpener::Fits(size_t shard, const TensorSlots::Tensor& wanted,
                   packed ? "U8 (MXFP4)" : "BF16 or F32");
     return false;
   }
+  if (!packed && spec.kind == TensorKind::kExpert && !AlikeExpert(shard, tensor)) return false;
   const bool shape_fits = wanted.scales ? std::ranges::equal(tensor.shape, ScaleShape(spec))
                                         : ShapeFits(spec, config, tensor.shape);
   if (!shape_fits) {

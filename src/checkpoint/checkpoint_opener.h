@@ -50,6 +50,8 @@ class CheckpointOpener {
   void BindStranger(size_t shard, const HeaderTensor& tensor);
   void CheckPromise(size_t shard, uint16_t promised, std::string_view name);
   void NotePrefix(bool prefixed, std::string_view name);
+  // Adds a problem and says false for an unpacked expert that is stored otherwise than the first.
+  bool AlikeExpert(size_t shard, const HeaderTensor& tensor);
   // Adds a problem and says false unless dtype and shape are what the slot demands.
   bool Fits(size_t shard, const TensorSlots::Tensor& wanted, const HeaderTensor& tensor);
   void CheckNothingIsMissing();
@@ -74,6 +76,7 @@ class CheckpointOpener {
   std::vector<uint16_t> promised_;  // by slot: the shard that the index names
   std::vector<bool> refused_;       // by slot: present, but wrong
   std::unordered_map<std::string, Stranger> strangers_;
+  std::string expert_dtype_;  // of unpacked experts, once one is seen
   bool hinted_at_packing_ = false;
   std::string prefixed_name_;    // the first name with the prefix
   std::string unprefixed_name_;  // the first name without it

@@ -72,8 +72,8 @@ constexpr float kNibbleDeviation = 2.0F;
 uint8_t NearestE2m1(float value) {
   constexpr std::array<float, 8> kMagnitudes = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
   const float magnitude = std::fabs(value);
-  uint8_t best = 0;
-  for (uint8_t code = 1; code < kMagnitudes.size(); ++code) {
+  size_t best = 0;
+  for (size_t code = 1; code < kMagnitudes.size(); ++code) {
     if (std::fabs(kMagnitudes[code] - magnitude) < std::fabs(kMagnitudes[best] - magnitude)) {
       best = code;
     }

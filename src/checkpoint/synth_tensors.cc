@@ -19,6 +19,10 @@ SynthFill FillOf(const TensorSpec& spec) {
   SynthFill fill;
   switch (spec.role) {
     case Role::kEmbedding:
+    case Role::kKdaQConv:
+    case Role::kKdaKConv:
+    case Role::kKdaVConv:
+    case Role::kKdaALog:
       fill.deviation = 0.5F;
       break;
     case Role::kHead:
@@ -28,14 +32,6 @@ SynthFill FillOf(const TensorSpec& spec) {
     case Role::kAttentionResProj:
     case Role::kMlpResProj:
       fill.deviation = FanIn(spec.columns);
-      break;
-    case Role::kKdaQConv:
-    case Role::kKdaKConv:
-    case Role::kKdaVConv:
-      fill.deviation = 0.5F;
-      break;
-    case Role::kKdaALog:
-      fill.deviation = 0.5F;
       break;
     case Role::kKdaDtBias:
       // Decays with memories of a few to some hundreds of positions.

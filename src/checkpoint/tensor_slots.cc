@@ -39,10 +39,10 @@ void Replace(std::string& text, std::string_view mark, size_t number) {
 
 }  // namespace
 
-TensorSlots::LayerKind TensorSlots::MakeKind(std::vector<TensorSpec> specs, bool mxfp4) {
+TensorSlots::LayerKind TensorSlots::MakeKind(const std::vector<TensorSpec>& specs, bool mxfp4) {
   LayerKind kind;
   kind.index_of_role.fill(-1);
-  for (TensorSpec& spec : specs) {
+  for (const TensorSpec& spec : specs) {
     if (IsExpertRole(spec.role)) {
       kind.expert_names.push_back(After(spec.name, kExpertMark));
       if (mxfp4) kind.expert_names.push_back(After(ScaleName(spec.role), kExpertMark));

@@ -59,7 +59,7 @@ class TensorSlots {
     std::vector<std::string_view> expert_names;                  // a slot each: after "experts.E."
   };
 
-  static LayerKind MakeKind(std::vector<TensorSpec> specs, bool mxfp4);
+  static LayerKind MakeKind(const std::vector<TensorSpec>& specs, bool mxfp4);
   const LayerKind& KindOf(size_t layer) const { return kinds_[kind_of_layer_[layer]]; }
   std::optional<size_t> FindInLayer(std::string_view rest) const;
 

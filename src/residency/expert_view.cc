@@ -12,8 +12,9 @@ namespace {
 kernels::WeightView ViewMatrix(const Checkpoint& checkpoint, size_t layer, size_t expert, Role role,
                                const ExpertMatrixLocation& location, size_t rows, size_t columns,
                                FunctionRef<const std::byte*(const ByteRange&)> at) {
-  kernels::WeightView view = {kernels::WeightType::kBf16, rows, columns, at(location.weights),
-                              nullptr};
+  const kernels::WeightType unpacked =
+      location.dtype == Dtype::kF32 ? kernels::WeightType::kF32 : kernels::WeightType::kBf16;
+  kernels::WeightView view = {unpacked, rows, columns, at(location.weights), nullptr};
   if (location.scales.bytes == 0) return view;
   view.type = kernels::WeightType::kMxfp4;
   view.scales = reinterpret_cast<const uint8_t*>(at(location.scales));

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/process_meter.h"
 #include "checkpoint/checkpoint_fixture.h"
+#include "checkpoint/synth.h"
+#include "checkpoint/synth_config.h"
 
 namespace kimi_k3 {
 namespace {
@@ -405,6 +407,46 @@ TEST(OpenDamaged, PackedWeightsAndScalesMustAgreeWithTheConfig) {
         ["group_size"] = 16;
   fixture.SetConfig(config);
   EXPECT_THAT(fixture.OpenError(), HasSubstr("group_size is 16"));
+}
+
+TEST(OpenDamaged, UnpackedExpertsAreAllBf16OrAllF32) {
+  json config = json::parse(GeometryConfig("tiny", {2, 2, 64}));
+  config["text_config"].erase("quantization_config");
+  const TemporaryFolder folder;
+  SynthOptions options;
+  options.config_json = config.dump();
+  options.output = folder.path();
+  options.shards = 1;
+  WriteSynthCheckpoint(options);
+  const fs::path path = folder.path() / "model.safetensors";
+  // Lays the data out anew, as zeros, with some tensors in f32.
+  const auto store_as_f32 = [&](std::string_view part_of_name) {
+    ShardParts parts = ReadShard(path);
+    json header = json::parse(parts.header);
+    std::string data;
+    for (auto& [name, entry] : header.items()) {
+      if (name == "__metadata__") continue;
+      const bool widen = name.find(part_of_name) != std::string::npos && entry["dtype"] == "BF16";
+      const size_t bytes =
+          entry["data_offsets"][1].get<size_t>() - entry["data_offsets"][0].get<size_t>();
+      if (widen) entry["dtype"] = "F32";
+      entry["data_offsets"] = {data.size(), data.size() + bytes * (widen ? 2 : 1)};
+      data.append(bytes * (widen ? 2 : 1), '\0');
+    }
+    WriteShard(path, {header.dump(), data});
+  };
+  store_as_f32(".experts.1.w2.");
+  try {
+    Checkpoint::Open(folder.path());
+    FAIL() << "experts of two sizes";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("experts.1.w2.weight is stored as F32"),
+                                    HasSubstr("experts before it as BF16")));
+  }
+  store_as_f32(".experts.");
+  const Checkpoint checkpoint = Checkpoint::Open(folder.path());
+  EXPECT_EQ(checkpoint.Expert(1, 1).gate.dtype, Dtype::kF32);
+  EXPECT_EQ(checkpoint.Expert(1, 1).gate.weights.bytes, 96U * 64 * 4);
 }
 
 TEST(OpenDamaged, UnknownTensorsOfTheTextModelAreRefused) {

@@ -34,6 +34,19 @@ TEST(ViewExpert, HasTheShapesOfTheConfig) {
   }
 }
 
+TEST(ViewExpert, UnpackedWeightsKeepTheTypeTheyAreStoredIn) {
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint("kimi-linear"));
+  size_t layer = 0;
+  while (checkpoint.config().IsDense(layer)) ++layer;
+  ExpertLocation location = checkpoint.Expert(layer, 0);
+  location.up.dtype = Dtype::kF32;
+  const std::vector<std::byte> zeros(location.gate.weights.bytes);
+  const ExpertWeights e =
+      ViewExpert(checkpoint, layer, 0, location, [&](const ByteRange&) { return zeros.data(); });
+  EXPECT_EQ(e.gate.type, kernels::WeightType::kBf16);
+  EXPECT_EQ(e.up.type, kernels::WeightType::kF32);
+}
+
 TEST(ViewExpert, RefusesNanScalesNamingTheTensor) {
   const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint("k3"));
   size_t layer = 0;

@@ -18,7 +18,7 @@ ExpertLoader::ExpertLoader(const Checkpoint& checkpoint, Landing& landing,
   size_t moe_layers = 0;
   for (size_t layer = 0; layer < config.layers; ++layer) {
     moe_index_.push_back(moe_layers);
-    if (!config.IsDense(layer)) ++moe_layers;
+    if (config.part.layers.Has(layer) && !config.IsDense(layer)) ++moe_layers;
   }
 }
 

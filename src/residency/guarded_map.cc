@@ -140,8 +140,13 @@ GuardedMap::~GuardedMap() {
 }
 
 void GuardedMap::LetGo(uint64_t offset, uint64_t bytes, bool forget) const {
-  const uint64_t begin = offset / page_bytes * page_bytes;
-  const uint64_t length = std::min(offset + bytes, size_bytes_) - begin;
+  // A fault maps its neighbours too, up to this window; those that nobody asked for must go as
+  // well, or the process would grow. Where one of them is in use it comes back with a minor fault.
+  constexpr uint64_t kFaultAroundBytes = uint64_t{64} << 10;
+  const uint64_t begin = offset / kFaultAroundBytes * kFaultAroundBytes;
+  const uint64_t end =
+      (offset + bytes + kFaultAroundBytes - 1) / kFaultAroundBytes * kFaultAroundBytes;
+  const uint64_t length = std::min(end, size_bytes_) - begin;
   madvise(const_cast<std::byte*>(data_) + begin, length, MADV_DONTNEED);
   if (forget) {
     posix_fadvise(fd_.get(), static_cast<off_t>(begin), static_cast<off_t>(length),

@@ -1,8 +1,11 @@
 // The chosen way of reading, opened: files or maps, readers, and where their reads land.
 #include "residency/io_channel.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "residency/blocking_reader.h"
@@ -15,12 +18,26 @@ namespace {
 constexpr size_t kMostDepth = 16;
 // Threads that read with pread or populate a map.
 constexpr size_t kReaderThreads = 8;
+// More drives than this share the depth.
+constexpr size_t kMostDrives = 8;
 
-// As many reads as the ring can take while one tile is being used.
-size_t ChooseDepth(const IoOptions& options, const LandingShape& shape, uint64_t tile_bytes) {
+// Devices that the shards lie on, links followed; at least 1.
+size_t CountDrives(const Checkpoint& checkpoint) {
+  std::set<dev_t> devices;
+  for (const Shard& shard : checkpoint.shards()) {
+    struct stat info = {};
+    if (stat(shard.path.c_str(), &info) == 0) devices.insert(info.st_dev);
+  }
+  return std::clamp<size_t>(devices.size(), 1, kMostDrives);
+}
+
+// As many reads as the ring can take while one tile is being used, and as many again for each
+// further drive: tiles that wait for a slow one then leave depth for experts on the others.
+size_t ChooseDepth(const IoOptions& options, const LandingShape& shape, uint64_t tile_bytes,
+                   size_t drives) {
   if (options.depth != 0) return options.depth;
   const uint64_t fit = shape.ring_bytes / std::max<uint64_t>(1, tile_bytes);
-  return std::clamp<size_t>(fit, 2, kMostDepth);
+  return std::clamp<size_t>(fit, 2, kMostDepth) * drives;
 }
 
 void OpenMaps(const Checkpoint& checkpoint, const IoOptions& options, const LandingShape& shape,
@@ -44,7 +61,7 @@ void OpenThreads(const ShardFiles& files, size_t threads, const std::string& rea
 }
 
 void OpenFiles(const Checkpoint& checkpoint, const IoOptions& options, const LandingShape& shape,
-               size_t depth, IoChannel& channel) {
+               size_t depth, size_t threads, IoChannel& channel) {
   const CacheUse use = options.mode == IoMode::kDirect ? CacheUse::kBypass
                        : options.mode == IoMode::kAuto ? CacheUse::kPrefer
                        : options.drop_behind           ? CacheUse::kDropBehind
@@ -52,7 +69,6 @@ void OpenFiles(const Checkpoint& checkpoint, const IoOptions& options, const Lan
   channel.files = std::make_unique<ShardFiles>(checkpoint, use, options.hooks.pread);
   channel.landing = MakeOwnedLanding(shape);
   const ShardFiles& files = *channel.files;
-  const size_t threads = std::min(depth, kReaderThreads);
   if (options.mode == IoMode::kBuffered) return OpenThreads(files, threads, "", channel);
   if (!files.any_direct()) {
     return OpenThreads(files, threads, " (no direct reads on this file system)", channel);
@@ -90,12 +106,15 @@ uint64_t IoChannel::ReadRange(const Checkpoint& checkpoint, const ByteRange& ran
 IoChannel OpenIoChannel(const Checkpoint& checkpoint, const IoOptions& options,
                         const LandingShape& shape, uint64_t tile_bytes) {
   IoChannel channel;
-  const size_t depth = ChooseDepth(options, shape, tile_bytes);
+  const size_t drives = CountDrives(checkpoint);
+  const size_t depth = ChooseDepth(options, shape, tile_bytes, drives);
+  const size_t threads = std::min(depth, kReaderThreads * drives);
   if (options.mode == IoMode::kMmap) {
-    OpenMaps(checkpoint, options, shape, std::min(depth, kReaderThreads), channel);
+    OpenMaps(checkpoint, options, shape, threads, channel);
   } else {
-    OpenFiles(checkpoint, options, shape, depth, channel);
+    OpenFiles(checkpoint, options, shape, depth, threads, channel);
   }
+  if (drives > 1) channel.description += fmt::format(", {} drives", drives);
   if (options.hooks.wrap_reader) {
     for (auto& reader : channel.readers) reader = options.hooks.wrap_reader(std::move(reader));
   }

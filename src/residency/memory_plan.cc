@@ -38,13 +38,8 @@ uint64_t VectorBytes(const ModelConfig& config) {
     }
   };
   add(std::nullopt);
-  for (size_t layer = 0; layer < config.layers; ++layer) add(layer);
+  for (size_t layer = config.first_layer(); layer < config.end_layer(); ++layer) add(layer);
   return floats * sizeof(float);
-}
-
-size_t MoeLayers(const ModelConfig& config) {
-  return static_cast<size_t>(
-      std::count(config.dense_layers.begin(), config.dense_layers.end(), false));
 }
 
 // One plan in the making: what is spent so far, and what more could be bought.
@@ -55,7 +50,8 @@ class Planner {
         request_(request),
         schedule_(checkpoint, kTileBytes),
         slot_bytes_(ExpertSlotBytes(schedule_)),
-        moe_layers_(MoeLayers(config_)) {
+        moe_layers_(config_.moe_layers()),
+        experts_(moe_layers_ * config_.experts_present()) {
     plan_.budget_bytes = request.budget_bytes;
     plan_.stream.tile_bytes = kTileBytes;
     fixed_bytes_ = request.process_bytes + kAllowanceBytes + VectorBytes(config_) +
@@ -68,8 +64,7 @@ class Planner {
     plan_.chunk_rows = MostRows(std::min(request_.chunk_rows, kShortPromptRows));
     GrowRing();
     if (moe_layers_ > 0) {
-      const size_t full = std::max(plan_.stream.passing_slots,
-                                   std::min(kFullSlots, moe_layers_ * config_.moe.experts));
+      const size_t full = std::max(plan_.stream.passing_slots, std::min(kFullSlots, experts_));
       plan_.stream.passing_slots =
           std::min<size_t>(full, plan_.stream.passing_slots + Left() / slot_bytes_);
     }
@@ -105,7 +100,8 @@ class Planner {
   void TakeTheLeast() {
     plan_.chunk_rows = 1;
     plan_.stream.ring_bytes = RingOf(kLeastRingBytes);
-    plan_.stream.passing_slots = moe_layers_ == 0 ? 1 : std::min(kLeastSlots, config_.moe.experts);
+    plan_.stream.passing_slots =
+        moe_layers_ == 0 ? 1 : std::min(kLeastSlots, config_.experts_present());
     plan_.smallest_bytes = Spent();
     if (plan_.smallest_bytes <= plan_.budget_bytes) return;
     Fail(ErrorKind::kBudget,
@@ -140,8 +136,7 @@ class Planner {
   void CacheExperts(uint64_t bytes) {
     if (moe_layers_ == 0) return;
     const uint64_t slots = std::min(bytes, Left()) / slot_bytes_;
-    plan_.stream.cached_slots =
-        static_cast<size_t>(std::min<uint64_t>(slots, moe_layers_ * config_.moe.experts));
+    plan_.stream.cached_slots = static_cast<size_t>(std::min<uint64_t>(slots, experts_));
   }
 
   // Pins the share of the walk that fits, as evenly as whole matrices allow; then what is left is
@@ -199,8 +194,7 @@ class Planner {
         {"pinned matrices", pinned_bytes_,
          fmt::format("{} of {}", pins, schedule_.steps().size() - moe_layers_)},
         {"expert cache", slot_bytes_ * plan_.stream.cached_slots,
-         fmt::format("{} of {} experts", plan_.stream.cached_slots,
-                     moe_layers_ * config_.moe.experts)}};
+         fmt::format("{} of {} experts", plan_.stream.cached_slots, experts_)}};
     plan_.total_bytes = Spent();
   }
 
@@ -216,7 +210,7 @@ class Planner {
     }
     const uint64_t experts = moe_layers_ * config_.moe.experts_per_token * schedule_.expert_bytes();
     plan_.weights_per_token += experts;
-    const bool all_cached = plan_.stream.cached_slots == moe_layers_ * config_.moe.experts;
+    const bool all_cached = plan_.stream.cached_slots == experts_;
     plan_.expert_bytes_per_token = all_cached ? 0 : experts;
     plan_.embedding_bytes_per_token = config_.hidden * sizeof(uint16_t);
   }
@@ -225,7 +219,8 @@ class Planner {
   const PlanRequest& request_;
   PassSchedule schedule_;
   uint64_t slot_bytes_;
-  size_t moe_layers_;
+  size_t moe_layers_;  // that are run
+  size_t experts_;     // of all of these together
   uint64_t fixed_bytes_ = 0;
   uint64_t pinned_bytes_ = 0;
   MemoryPlan plan_;
@@ -280,10 +275,9 @@ uint64_t BytesOfPass(const Checkpoint& checkpoint, const MemoryPlan& plan, size_
                      bool with_head) {
   uint64_t bytes = plan.trunk_bytes_per_token + rows * plan.embedding_bytes_per_token;
   if (with_head) bytes += plan.head_bytes_per_token;
-  const MoeConfig& moe = checkpoint.config().moe;
   if (plan.expert_bytes_per_token == 0) return bytes;
-  const auto experts = static_cast<double>(moe.experts);
-  const auto chosen = static_cast<double>(moe.experts_per_token);
+  const auto experts = static_cast<double>(checkpoint.config().experts_present());
+  const auto chosen = static_cast<double>(checkpoint.config().moe.experts_per_token);
   const double distinct = experts * (1.0 - std::pow(1.0 - chosen / experts, rows));
   return bytes + static_cast<uint64_t>(static_cast<double>(plan.expert_bytes_per_token) / chosen *
                                        distinct);

@@ -51,8 +51,8 @@ kernels::WeightType WeightTypeOf(Dtype dtype) {
 
 PassSchedule::PassSchedule(const Checkpoint& checkpoint, uint64_t tile_bytes) {
   const ModelConfig& config = checkpoint.config();
-  layers_ = config.layers;
-  for (size_t layer = 0; layer < config.layers; ++layer) {
+  layers_ = config.layers_run();
+  for (size_t layer = config.first_layer(); layer < config.end_layer(); ++layer) {
     bool experts_seen = false;
     for (const TensorSpec& spec : TensorSpecs(config, layer)) {
       if (spec.kind == TensorKind::kMatrix) {
@@ -62,7 +62,7 @@ PassSchedule::PassSchedule(const Checkpoint& checkpoint, uint64_t tile_bytes) {
       } else if (spec.kind == TensorKind::kExpert && !experts_seen) {
         experts_seen = true;
         steps_.push_back({StepKind::kExperts, Role::kExpertGate, layer, {}, 1, 0});
-        const ExpertLocation expert = checkpoint.Expert(layer, 0);
+        const ExpertLocation expert = checkpoint.Expert(layer, config.part.experts.first);
         expert_bytes_ = 0;
         for (const ExpertMatrixLocation* m : {&expert.gate, &expert.up, &expert.down}) {
           expert_bytes_ += m->weights.bytes + m->scales.bytes;
@@ -70,7 +70,8 @@ PassSchedule::PassSchedule(const Checkpoint& checkpoint, uint64_t tile_bytes) {
       }
     }
   }
-  Append({StepKind::kHead, Role::kHead, layers_, checkpoint.Get(Role::kHead), 1, 0}, tile_bytes);
+  Append({StepKind::kHead, Role::kHead, config.end_layer(), checkpoint.Get(Role::kHead), 1, 0},
+         tile_bytes);
 }
 
 void PassSchedule::Append(PassStep step, uint64_t tile_bytes) {

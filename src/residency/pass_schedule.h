@@ -20,7 +20,7 @@ enum class StepKind : uint8_t { kMatrix, kExperts, kHead };
 struct PassStep {
   StepKind kind = StepKind::kMatrix;
   Role role = Role::kHead;  // kExpertGate for kExperts
-  size_t layer = 0;         // the number of layers for kHead
+  size_t layer = 0;         // for kHead the one after the last that is run
   // The matrix as it is stored; unused for kExperts.
   TensorLocation location;
   size_t row_granule = 1;
@@ -43,7 +43,8 @@ struct PassStep {
 // How a stored number type multiplies. Throws Error(kCheckpoint) for kU8, which only experts use.
 kernels::WeightType WeightTypeOf(Dtype dtype);
 
-// The walk of one model. Immutable; safe to use from many threads.
+// The walk of one model, or of the part of it that is run. Immutable; safe to use from many
+// threads.
 class PassSchedule {
  public:
   // Bytes that tiles aim for; a matrix is cut into equal tiles of at most this size, but a tile
@@ -54,7 +55,7 @@ class PassSchedule {
 
   // In the order of the walk; the head is last.
   std::span<const PassStep> steps() const { return steps_; }
-  size_t layers() const { return layers_; }
+  size_t layers() const { return layers_; }  // that are run
   uint64_t largest_tile_bytes() const { return largest_tile_bytes_; }
   // Stored bytes of every streamed matrix of the layers.
   uint64_t trunk_bytes() const { return trunk_bytes_; }

@@ -34,9 +34,7 @@ LandingShape ShapeOfLanding(const PassSchedule& schedule, const StreamShape& sha
 
 ExpertCacheShape ShapeOfCache(const Checkpoint& checkpoint, const StreamShape& shape) {
   const ModelConfig& config = checkpoint.config();
-  const auto moe_layers = static_cast<size_t>(
-      std::count(config.dense_layers.begin(), config.dense_layers.end(), false));
-  return {moe_layers, config.moe.experts, config.moe.experts_per_token,
+  return {config.moe_layers(), config.experts_present(), config.moe.experts_per_token,
           std::max<size_t>(1, shape.passing_slots), shape.cached_slots};
 }
 

@@ -51,12 +51,12 @@ TEST_P(Budget, EveryBitIsTheSameForAllBudgetsReadersAndReadAheads) {
   options.all_prompt_logits = true;
   const Answer expected = Ask(options, prompt);
   EXPECT_EQ(expected.tokens.front(), GoldenIds(GetParam(), "greedy_ids").front());
-  const uint64_t least = LeastBudget(options);
   for (const char* io : {"direct", "buffered", "mmap", "auto"}) {
     for (const uint64_t extra : {uint64_t{0}, uint64_t{100'000}, uint64_t{1} << 30}) {
       for (const std::optional<size_t> prefetch : {std::optional<size_t>(), {0}, {2}}) {
         options.io = io;
-        options.memory_bytes = least + extra;
+        options.memory_bytes.reset();
+        options.memory_bytes = LeastBudget(options) + extra;
         options.prefetch_layers = prefetch;
         options.threads = 1 + (extra != 0 ? 1 : 0);
         const Answer answer = Ask(options, prompt);

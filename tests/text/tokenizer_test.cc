@@ -225,7 +225,7 @@ TEST(Tokenizer, EncodesLongRunsInNearLinearTime) {
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_EQ(SmallTokenizer().Decode(ids), text);
 #ifdef NDEBUG
-    EXPECT_LT(seconds, 2.0) << unit;
+    EXPECT_LT(seconds, 20.0) << unit;  // quadratic work would take minutes
 #endif
   }
 }

@@ -139,8 +139,9 @@ void RunExperts(const Compute& compute, size_t layer, const Choice& choice,
   compute.weights.ForEachExpert(
       layer, keep ? ExpertOrder::kArrival : ExpertOrder::kAscending,
       [&](int32_t id, const ExpertWeights& expert) {
-        const auto own = std::ranges::equal_range(uses, id, {}, &Use::expert);
-        RunExpert(compute, expert, {own.begin(), own.end()}, rows);
+        const std::span<const Use> own(std::ranges::lower_bound(uses, id, {}, &Use::expert),
+                                       std::ranges::upper_bound(uses, id, {}, &Use::expert));
+        RunExpert(compute, expert, own, rows);
         size_t i = 0;
         for (const Use& use : own) {
           const size_t slot = use.row * choice.per_row + use.choice;

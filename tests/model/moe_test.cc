@@ -84,8 +84,7 @@ TEST_P(Moe, ExactlyTheExpertsThatTheRowsUseAreRequested) {
       }
     }
     std::ranges::sort(expected);
-    const auto doubled = std::ranges::unique(expected);
-    expected.erase(doubled.begin(), doubled.end());
+    expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
     EXPECT_EQ(harness.stream().latest_visits(), expected);
   }
 }

@@ -20,6 +20,12 @@ enum class KvCacheType { kF32, kBf16 };
 
 struct EngineOptions {
   std::filesystem::path model_dir;
+  // Further folders with files of the same model, perhaps on other drives: config, index and
+  // tokenizer come from the first folder that has them, each shard from the first that has it.
+  std::vector<std::filesystem::path> more_model_dirs;
+  // "layers=0-11,experts=0-63": run a part of the model, from the shards that hold it; empty: all
+  // of it. Counted from 0, both ends included; either may be left out.
+  std::string shard;
   size_t context = 0;  // positions that each sequence has room for; 0: 2048, or what the model has
   size_t threads = 0;  // 0: the physical cores that this process may use
   size_t prompt_chunk = 0;  // rows of a prompt computed in one pass; 0: as the engine sees fit
@@ -109,8 +115,11 @@ class Engine {
   size_t vocabulary() const;  // numbers in one row of logits
   size_t context() const;
   size_t max_rows() const;  // of one pass
-  size_t layers() const;
+  size_t layers() const;    // that are run
   size_t threads() const;
+  // Which part of the model is run, such as "layers 0-11 of 93, experts 0-63 of 896": its answers
+  // are not the model's. Empty for the whole model.
+  std::string part() const;
   // What was opened, in one line: kind, size, layers, instruction set, threads.
   std::string Description() const;
 

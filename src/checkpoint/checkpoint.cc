@@ -10,6 +10,7 @@
 #include "base/bf16.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint_opener.h"
+#include "checkpoint/model_folders.h"
 
 namespace kimi_k3 {
 namespace {
@@ -35,14 +36,26 @@ std::vector<float> Widen(std::span<const std::byte> stored, Dtype dtype, size_t 
 
 static_assert(std::endian::native == std::endian::little, "weights are read as they are stored");
 
-Checkpoint::Checkpoint(std::filesystem::path model_dir, ModelConfig config)
-    : model_dir_(std::move(model_dir)),
+Checkpoint::Checkpoint(std::vector<std::filesystem::path> model_dirs, ModelConfig config)
+    : model_dirs_(std::move(model_dirs)),
       config_(std::move(config)),
       slots_(config_),
       locations_(slots_.count()) {}
 
 Checkpoint Checkpoint::Open(const std::filesystem::path& model_dir) {
-  Checkpoint checkpoint(model_dir, LoadModelConfig(model_dir));
+  return Open(std::vector<std::filesystem::path>{model_dir});
+}
+
+Checkpoint Checkpoint::Open(std::vector<std::filesystem::path> model_dirs, std::string_view part) {
+  if (model_dirs.empty()) Fail(ErrorKind::kUsage, "no model folder is given");
+  std::optional<ModelPart> chosen;
+  if (!part.empty()) chosen = ParseModelPart(part);
+  ModelConfig config = LoadModelConfig(FolderWith(model_dirs, kConfigName));
+  if (chosen) {
+    CheckModelPart(*chosen, config);
+    config.part = *chosen;
+  }
+  Checkpoint checkpoint(std::move(model_dirs), std::move(config));
   CheckpointOpener(checkpoint).Run();
   return checkpoint;
 }
@@ -55,16 +68,17 @@ std::optional<TensorLocation> Checkpoint::Find(Role role, size_t layer) const {
   const auto slot = slots_.TrunkSlot(role, layer);
   if (!slot) return std::nullopt;
   const TensorSpec& spec = *slots_.Describe(*slot).spec;
-  const LocationTable::Location location = locations_.Get(*slot).value();
-  const Dtype dtype = location.is_f32 ? Dtype::kF32 : Dtype::kBf16;
-  return TensorLocation{RangeOf(location, spec.rows * spec.columns * DtypeBytes(dtype)), dtype,
+  const auto location = locations_.Get(*slot);
+  if (!location) return std::nullopt;
+  const Dtype dtype = location->is_f32 ? Dtype::kF32 : Dtype::kBf16;
+  return TensorLocation{RangeOf(*location, spec.rows * spec.columns * DtypeBytes(dtype)), dtype,
                         spec.rows, spec.columns};
 }
 
 TensorLocation Checkpoint::Get(Role role, size_t layer) const {
   const auto location = Find(role, layer);
   if (!location) {
-    Fail(ErrorKind::kCheckpoint, "{}: layer {} has no {}", model_dir_.string(), layer,
+    Fail(ErrorKind::kCheckpoint, "{}: layer {} has no {}", model_dir().string(), layer,
          RoleName(role));
   }
   return *location;
@@ -86,8 +100,12 @@ ExpertMatrixLocation Checkpoint::ExpertMatrix(size_t layer, size_t expert, Role 
 
 ExpertLocation Checkpoint::Expert(size_t layer, size_t expert) const {
   if (layer >= config_.layers || config_.IsDense(layer) || expert >= config_.moe.experts) {
-    Fail(ErrorKind::kCheckpoint, "{}: layer {} has no expert {}", model_dir_.string(), layer,
+    Fail(ErrorKind::kCheckpoint, "{}: layer {} has no expert {}", model_dir().string(), layer,
          expert);
+  }
+  if (!config_.part.layers.Has(layer) || !config_.part.experts.Has(expert)) {
+    Fail(ErrorKind::kCheckpoint, "{}: expert {} of layer {} is outside the part of the model ({})",
+         model_dir().string(), expert, layer, DescribeModelPart(config_));
   }
   return {ExpertMatrix(layer, expert, Role::kExpertGate),
           ExpertMatrix(layer, expert, Role::kExpertUp),

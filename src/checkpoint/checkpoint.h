@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -60,17 +61,28 @@ class Checkpoint {
   // another shape or dtype than the config demands; several problems are listed together (at most
   // 20, then a count). Vision tensors (`vision_tower.`, `mm_projector.`) are allowed and ignored.
   static Checkpoint Open(const std::filesystem::path& model_dir);
+  // The same for a model whose files lie in several folders, perhaps on several drives: config.json
+  // and the index come from the first folder that has them, each shard from the first that has it.
+  // part: as ParseModelPart reads it; empty for the whole model. Of a part, only the tensors that
+  // it needs must be there, and shards that hold none of these may be missing; what is there is
+  // checked all the same. Throws Error(kUsage) too, as ParseModelPart and CheckModelPart do.
+  static Checkpoint Open(std::vector<std::filesystem::path> model_dirs, std::string_view part = {});
 
   const ModelConfig& config() const { return config_; }
-  const std::filesystem::path& model_dir() const { return model_dir_; }
+  // The first folder.
+  const std::filesystem::path& model_dir() const { return model_dirs_.front(); }
+  const std::vector<std::filesystem::path>& model_dirs() const { return model_dirs_; }
+  // Those that are there.
   const std::vector<Shard>& shards() const { return shards_; }
 
-  // The tensor of a role; nothing where the model has no such role. Not for expert roles.
+  // The tensor of a role; nothing where the model has no such role, or where it lies outside the
+  // part that was opened and is not there. Not for expert roles.
   // layer: ignored for roles that occur once per model.
   std::optional<TensorLocation> Find(Role role, size_t layer = 0) const;
   // Find, for a role that the config demands; throws Error(kCheckpoint) naming it otherwise.
   TensorLocation Get(Role role, size_t layer = 0) const;
-  // expert < config().moe.experts, layer a MoE layer.
+  // An expert of a MoE layer, both of the part that was opened; throws Error(kCheckpoint)
+  // otherwise.
   ExpertLocation Expert(size_t layer, size_t expert) const;
 
   // The name on disk, for messages; MXFP4 experts: that of the packed weights.
@@ -81,7 +93,7 @@ class Checkpoint {
   uint64_t tensor_bytes() const { return tensor_bytes_; }
   uint64_t ignored_tensor_count() const { return ignored_tensor_count_; }
 
-  // What is odd about the folder but does no harm: files that look like weights and are not named
+  // What is odd about the folders but does no harm: files that look like weights and are not named
   // by the index.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -92,12 +104,12 @@ class Checkpoint {
 
  private:
   friend class CheckpointOpener;
-  Checkpoint(std::filesystem::path model_dir, ModelConfig config);
+  Checkpoint(std::vector<std::filesystem::path> model_dirs, ModelConfig config);
 
   ByteRange RangeOf(const LocationTable::Location& location, uint64_t bytes) const;
   ExpertMatrixLocation ExpertMatrix(size_t layer, size_t expert, Role role) const;
 
-  std::filesystem::path model_dir_;
+  std::vector<std::filesystem::path> model_dirs_;  // at least one
   ModelConfig config_;
   std::vector<Shard> shards_;
   TensorSlots slots_;

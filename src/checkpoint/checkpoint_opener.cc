@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/index_reader.h"
+#include "checkpoint/model_folders.h"
 #include "checkpoint/shard_names.h"
 #include "checkpoint/untrusted_file.h"
 
@@ -24,9 +25,10 @@ bool IsIgnored(std::string_view name) {
   return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
 }
 
-bool Exists(const fs::path& path) {
+// Whether there is a file and not merely a link to one that is gone.
+bool Reachable(const fs::path& path) {
   std::error_code error;
-  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+  return fs::status(path, error).type() != fs::file_type::not_found;
 }
 
 // The first names of a list, and how many more there are.
@@ -44,15 +46,19 @@ std::string ShapeText(std::span<const uint64_t> shape) {
 }  // namespace
 
 CheckpointOpener::CheckpointOpener(Checkpoint& checkpoint)
-    : checkpoint_(checkpoint), index_path_(checkpoint.model_dir_ / kIndexName) {}
+    : checkpoint_(checkpoint),
+      dirs_(checkpoint.model_dirs_),
+      index_path_(FolderWith(dirs_, kIndexName) / kIndexName) {}
 
 void CheckpointOpener::Run() {
   const size_t slots = checkpoint_.slots_.count();
   refused_.assign(slots, false);
-  indexed_ = Exists(index_path_);
+  CheckFolders();
+  indexed_ = HasEntry(index_path_.parent_path(), kIndexName);
   if (indexed_) {
     promised_.assign(slots, kNoShard);
     ReadIndex();
+    PlaceShards();
     CheckShardsExist();
     WarnOfOtherFiles();
   } else {
@@ -61,6 +67,7 @@ void CheckpointOpener::Run() {
   ReadShards();
   CheckNothingIsMissing();
   if (!problems_.empty()) Throw();
+  checkpoint_.shards_.resize(checkpoint_.shards_.size() - spare_shards_);
   if (!prefixed_name_.empty() || !unprefixed_name_.empty()) {
     checkpoint_.config_.name_prefix = prefixed_name_.empty() ? "" : kNamePrefix;
   }
@@ -126,26 +133,67 @@ void CheckpointOpener::ReadIndex() {
   ReadTensorIndex(index_path_, [this](std::string_view name, std::string_view file_name) {
     Promise(name, file_name);
   });
-  // In the order of their names, whatever the order of the index.
-  std::vector<uint16_t> order(shard_names_.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint16_t>(i);
-  std::sort(order.begin(), order.end(),
-            [this](uint16_t a, uint16_t b) { return shard_names_[a] < shard_names_[b]; });
+}
+
+bool CheckpointOpener::Needed(size_t slot) const {
+  const ModelConfig& config = checkpoint_.config_;
+  if (!config.is_part() || !checkpoint_.slots_.InLayer(slot)) return true;
+  const TensorSlots::Tensor tensor = checkpoint_.slots_.Describe(slot);
+  if (!config.part.layers.Has(tensor.layer)) return false;
+  return tensor.spec->kind != TensorKind::kExpert || config.part.experts.Has(tensor.expert);
+}
+
+std::vector<bool> CheckpointOpener::NeededShards() const {
+  if (!checkpoint_.config_.is_part()) return std::vector<bool>(shard_names_.size(), true);
+  std::vector<bool> needed(shard_names_.size(), false);
+  for (size_t slot = 0; slot < promised_.size(); ++slot) {
+    if (promised_[slot] != kNoShard && Needed(slot)) needed[promised_[slot]] = true;
+  }
+  return needed;
+}
+
+// In the order of their names, whatever the order of the index; missing ones that are not needed
+// come last.
+void CheckpointOpener::PlaceShards() {
+  const std::vector<bool> needed = NeededShards();
+  std::vector<fs::path> paths;
+  std::vector<bool> spare;
+  std::vector<uint16_t> order;
+  for (size_t i = 0; i < shard_names_.size(); ++i) {
+    paths.push_back(FolderWith(dirs_, shard_names_[i]) / shard_names_[i]);
+    spare.push_back(!needed[i] && !Reachable(paths[i]));
+    order.push_back(static_cast<uint16_t>(i));
+  }
+  std::sort(order.begin(), order.end(), [&](uint16_t a, uint16_t b) {
+    return spare[a] != spare[b] ? spare[b] : shard_names_[a] < shard_names_[b];
+  });
   std::vector<uint16_t> rank(order.size());
+  std::vector<std::string> names;
   for (size_t i = 0; i < order.size(); ++i) {
     rank[order[i]] = static_cast<uint16_t>(i);
-    checkpoint_.shards_.push_back({checkpoint_.model_dir_ / shard_names_[order[i]], 0});
+    checkpoint_.shards_.push_back({paths[order[i]], 0});
+    names.push_back(shard_names_[order[i]]);
   }
   for (uint16_t& shard : promised_) {
     if (shard != kNoShard) shard = rank[shard];
   }
   for (auto& [name, stranger] : strangers_) stranger.promised = rank[stranger.promised];
-  std::sort(shard_names_.begin(), shard_names_.end());
+  shard_names_ = std::move(names);
+  spare_shards_ = static_cast<size_t>(std::count(spare.begin(), spare.end(), true));
+}
+
+void CheckpointOpener::CheckFolders() {
+  for (const fs::path& dir : dirs_) {
+    std::error_code error;
+    if (fs::is_directory(dir, error)) continue;
+    Fail(ErrorKind::kIo, "{}: {}", dir.string(),
+         Reachable(dir) ? "is no folder" : "does not exist");
+  }
 }
 
 void CheckpointOpener::FindSingleFile() {
-  const fs::path path = checkpoint_.model_dir_ / kSingleName;
-  if (!Exists(path)) RefuseWithoutIndex();
+  const fs::path path = FolderWith(dirs_, kSingleName) / kSingleName;
+  if (!HasEntry(path.parent_path(), kSingleName)) RefuseWithoutIndex();
   checkpoint_.shards_.push_back({path, 0});
   shard_names_.emplace_back(kSingleName);
   unread_.assign(1, false);
@@ -154,52 +202,79 @@ void CheckpointOpener::FindSingleFile() {
 void CheckpointOpener::RefuseWithoutIndex() {
   std::vector<std::string> found;
   size_t total = 0;
-  for (const std::string& name : ListSafetensors(checkpoint_.model_dir_)) {
-    if (const auto number = ParseShardNumber(name)) {
+  for (const fs::path& dir : dirs_) {
+    for (const std::string& name : ListSafetensors(dir)) {
+      const auto number = ParseShardNumber(name);
+      if (!number) continue;
       found.push_back(name);
       total = std::max(total, number->total);
     }
   }
   if (found.empty()) {
     Fail(ErrorKind::kCheckpoint, "{}: holds neither {} nor {}; is this a model's folder?",
-         checkpoint_.model_dir_.string(), kIndexName, kSingleName);
+         DirNames(), kIndexName, kSingleName);
   }
   Fail(ErrorKind::kCheckpoint,
        "{}: holds {} of {} shards ({}), but not {}, which says what is in them; fetch that file",
-       checkpoint_.model_dir_.string(), found.size(), total, ListNames(found), kIndexName);
+       DirNames(), found.size(), total, ListNames(found), kIndexName);
 }
 
 void CheckpointOpener::CheckShardsExist() {
   unread_.assign(shard_names_.size(), false);
   std::vector<std::string> missing;
+  const size_t wanted = shard_names_.size() - spare_shards_;
   for (size_t i = 0; i < shard_names_.size(); ++i) {
-    if (Exists(checkpoint_.shards_[i].path)) continue;
-    unread_[i] = true;
-    missing.push_back(ShardLabel(shard_names_[i]));
+    const fs::path& path = checkpoint_.shards_[i].path;
+    unread_[i] = i >= wanted || !HasEntry(path.parent_path(), shard_names_[i]);
+    if (unread_[i] && i < wanted) missing.push_back(ShardLabel(shard_names_[i]));
   }
   if (missing.empty()) return;
   std::vector<std::string> others;
-  for (const std::string& name : ListSafetensors(checkpoint_.model_dir_)) {
-    if (!shard_ids_.contains(name)) others.push_back(Printable(name));
+  for (const fs::path& dir : dirs_) {
+    for (const std::string& name : ListSafetensors(dir)) {
+      if (!shard_ids_.contains(name)) others.push_back(Printable(name));
+    }
   }
   const std::string hint =
       others.empty()
           ? ""
           : fmt::format(" (there are files that the index does not name: {})", ListNames(others));
+  const bool one = missing.size() == 1;
+  const std::string count =
+      checkpoint_.config_.is_part()
+          ? fmt::format("{} that this part needs {}", missing.size(), one ? "is" : "are")
+          : fmt::format("{} {}", missing.size(), one ? "is" : "are");
   problems_.Add(
       "{}: {} of the {} files that {} names are there, {} missing: {}. Fetching just {} again is "
       "enough{}",
-      checkpoint_.model_dir_.string(), shard_names_.size() - missing.size(), shard_names_.size(),
-      kIndexName, missing.size() == 1 ? "1 is" : fmt::format("{} are", missing.size()),
-      ListNames(missing), missing.size() == 1 ? "this file" : "these files", hint);
+      DirNames(), wanted - missing.size(), shard_names_.size(), kIndexName, count,
+      ListNames(missing), one ? "this file" : "these files", hint);
+}
+
+std::string CheckpointOpener::DirNames() const {
+  std::string names;
+  for (const fs::path& dir : dirs_) {
+    if (!names.empty()) names += ", ";
+    names += dir.string();
+  }
+  return names;
 }
 
 void CheckpointOpener::WarnOfOtherFiles() {
-  for (const std::string& name : ListSafetensors(checkpoint_.model_dir_)) {
-    if (shard_ids_.contains(name)) continue;
-    checkpoint_.warnings_.push_back(fmt::format("{}: ignored, as {} does not name it",
-                                                Printable((checkpoint_.model_dir_ / name).string()),
-                                                kIndexName));
+  for (const fs::path& dir : dirs_) {
+    for (const std::string& name : ListSafetensors(dir)) {
+      const std::string path = Printable((dir / name).string());
+      const auto shard = std::ranges::find(shard_names_, name);
+      if (shard == shard_names_.end()) {
+        checkpoint_.warnings_.push_back(
+            fmt::format("{}: ignored, as {} does not name it", path, kIndexName));
+        continue;
+      }
+      const fs::path& used = checkpoint_.shards_[shard - shard_names_.begin()].path;
+      if (used == dir / name) continue;
+      checkpoint_.warnings_.push_back(
+          fmt::format("{}: ignored, as {} comes first", path, Printable(used.string())));
+    }
   }
 }
 
@@ -272,7 +347,7 @@ void CheckpointOpener::NotePrefix(bool prefixed, std::string_view name) {
   first = name;
   if (!prefixed_name_.empty() && !unprefixed_name_.empty()) {
     problems_.Add("{}: some tensors are named with \"{}\" in front ({}) and some without ({})",
-                  checkpoint_.model_dir_.string(), kNamePrefix, prefixed_name_, unprefixed_name_);
+                  DirNames(), kNamePrefix, prefixed_name_, unprefixed_name_);
   }
 }
 
@@ -309,7 +384,7 @@ void CheckpointOpener::HintAtPacking(std::string_view name) {
   const bool expert = name.find(".experts.") != std::string_view::npos;
   const bool other = name.ends_with(packed ? ".weight" : ".weight_packed");
   if (!expert || !other || std::exchange(hinted_at_packing_, true)) return;
-  problems_.Add("{}: the experts are {}, but config.json has {}", checkpoint_.model_dir_.string(),
+  problems_.Add("{}: the experts are {}, but config.json has {}", DirNames(),
                 packed ? "not packed" : "packed as MXFP4",
                 packed ? "a quantization_config" : "no quantization_config");
 }
@@ -379,7 +454,7 @@ bool CheckpointOpener::Fits(size_t shard, const TensorSlots::Tensor& wanted,
 void CheckpointOpener::CheckNothingIsMissing() {
   const bool all_read = std::find(unread_.begin(), unread_.end(), true) == unread_.end();
   for (size_t slot = 0; slot < checkpoint_.slots_.count(); ++slot) {
-    if (refused_[slot] || checkpoint_.locations_.Get(slot)) continue;
+    if (refused_[slot] || checkpoint_.locations_.Get(slot) || !Needed(slot)) continue;
     const uint16_t promised = indexed_ ? promised_[slot] : kNoShard;
     const bool known = promised != kNoShard ? !unread_[promised] : indexed_ || all_read;
     if (!known) continue;
@@ -389,8 +464,8 @@ void CheckpointOpener::CheckNothingIsMissing() {
       problems_.Add("{}: tensor {} is missing, though {} says that it is here", ShardName(promised),
                     FullName(slot), kIndexName);
     } else {
-      problems_.Add("{}: tensor {} is missing, and config.json demands it",
-                    checkpoint_.model_dir_.string(), FullName(slot));
+      problems_.Add("{}: tensor {} is missing, and config.json demands it", DirNames(),
+                    FullName(slot));
     }
   }
   for (const auto& [name, stranger] : strangers_) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -32,11 +33,16 @@ class CheckpointOpener {
     uint16_t found = kNoShard;
   };
 
+  void CheckFolders();
   void ReadIndex();
   void FindSingleFile();
   [[noreturn]] void RefuseWithoutIndex();
   uint16_t ShardId(std::string_view file_name);
   void Promise(std::string_view name, std::string_view file_name);
+  // By shard in the order of the index: whether something that must be there is promised to it.
+  std::vector<bool> NeededShards() const;
+  bool Needed(size_t slot) const;
+  void PlaceShards();
   void CheckShardsExist();
   void WarnOfOtherFiles();
   void ReadShards();
@@ -57,10 +63,12 @@ class CheckpointOpener {
   void CheckNothingIsMissing();
   void Throw() const;
 
+  std::string DirNames() const;
   std::string ShardName(size_t shard) const;
   std::string FullName(size_t slot) const;
 
   Checkpoint& checkpoint_;
+  std::span<const std::filesystem::path> dirs_;
   std::filesystem::path index_path_;
   bool indexed_ = false;
   ProblemList problems_;
@@ -72,6 +80,7 @@ class CheckpointOpener {
   uint16_t last_id_ = kNoShard;
   // By shard: missing or broken, so that nothing is known of (all) its tensors.
   std::vector<bool> unread_;
+  size_t spare_shards_ = 0;  // the last ones: missing, but the part that is run needs none of them
 
   std::vector<uint16_t> promised_;  // by slot: the shard that the index names
   std::vector<bool> refused_;       // by slot: present, but wrong

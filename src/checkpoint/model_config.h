@@ -1,6 +1,7 @@
 // The geometry and the arithmetic switches of a model, read from its config.json and checked.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +9,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "checkpoint/model_part.h"
 
 namespace kimi_k3 {
 
@@ -74,14 +77,38 @@ struct ModelConfig {
   std::vector<bool> dense_layers;  // by zero-based layer; the others are MoE
   size_t max_positions = 0;        // 0: not said
   std::optional<int64_t> bos_token_id, eos_token_id, pad_token_id;
+  ModelPart part;  // not of config.json: what of the model is run, by default all of it
 
   bool IsMla(size_t layer) const { return mla_layers[layer]; }
   bool IsDense(size_t layer) const { return dense_layers[layer]; }
   // Width that routed experts read and write.
   size_t expert_width() const { return moe.latent != 0 ? moe.latent : hidden; }
-  // Blocks that attention residuals have gathered when layer `layer` begins; 0 without them.
+  // The layers that are run: [first_layer(), end_layer()).
+  size_t first_layer() const { return part.layers.first; }
+  size_t end_layer() const { return part.layers.last < layers ? part.layers.last + 1 : layers; }
+  size_t layers_run() const { return end_layer() - first_layer(); }
+  // Those of them that have routed experts.
+  size_t moe_layers() const {
+    size_t count = 0;
+    for (size_t layer = first_layer(); layer < end_layer(); ++layer) {
+      if (!IsDense(layer)) ++count;
+    }
+    return count;
+  }
+  // Routed experts that a layer chooses from: [part.experts.first, + experts_present()).
+  size_t experts_present() const {
+    const size_t end = part.experts.last < moe.experts ? part.experts.last + 1 : moe.experts;
+    return end - std::min(end, part.experts.first);
+  }
+  bool is_part() const { return layers_run() != layers || experts_present() != moe.experts; }
+  // Blocks that attention residuals have gathered when layer `layer` begins; 0 without them. A part
+  // begins with none: its first block is taken at the first block boundary that it comes to.
   size_t BlocksBefore(size_t layer) const {
-    return attn_res_block == 0 ? 0 : (layer + attn_res_block - 1) / attn_res_block;
+    if (attn_res_block == 0) return 0;
+    const auto boundaries = [this](size_t end) {
+      return (end + attn_res_block - 1) / attn_res_block;
+    };
+    return boundaries(layer) - boundaries(first_layer());
   }
 };
 
@@ -91,7 +118,7 @@ struct ModelConfig {
 // but where docs/model.md section 2a gives absence a meaning.
 ModelConfig ParseModelConfig(std::string_view json, std::string_view source);
 
-// ParseModelConfig on DIR/config.json.
+// ParseModelConfig on DIR/config.json; the whole model.
 ModelConfig LoadModelConfig(const std::filesystem::path& model_dir);
 
 }  // namespace kimi_k3

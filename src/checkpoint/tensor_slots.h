@@ -43,6 +43,8 @@ class TensorSlots {
     size_t expert = 0;
     bool scales = false;
   };
+  // Whether the tensor is a layer's and not one that occurs once a model.
+  bool InLayer(size_t slot) const { return slot >= model_.trunk.size(); }
   // slot < count().
   Tensor Describe(size_t slot) const;
 

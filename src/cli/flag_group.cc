@@ -73,16 +73,23 @@ CLI::Option* FlagGroup::Text(const std::string& names, const std::string& value,
   return Value(names, value, help, [&target](const std::string& text) { target = text; });
 }
 
-CLI::Option* FlagGroup::Texts(const std::string& names, const std::string& value,
-                              std::vector<std::string>& target, const std::string& help) {
-  const CLI::callback_t take = [&target](const CLI::results_t& results) {
-    target = results;
+CLI::Option* FlagGroup::Values(const std::string& names, const std::string& value,
+                               const std::string& help,
+                               std::function<void(const std::vector<std::string>&)> read) {
+  const CLI::callback_t take = [read = std::move(read)](const CLI::results_t& results) {
+    read(results);
     return true;
   };
   return app_->add_option(names, take, help)
       ->type_name(value)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(heading_);
+}
+
+CLI::Option* FlagGroup::Texts(const std::string& names, const std::string& value,
+                              std::vector<std::string>& target, const std::string& help) {
+  return Values(names, value, help,
+                [&target](const std::vector<std::string>& texts) { target = texts; });
 }
 
 CLI::Option* FlagGroup::Count(const std::string& names, const std::string& value, uint64_t& target,

@@ -35,6 +35,9 @@ class FlagGroup {
                      std::function<void(const std::string&)> read);
   CLI::Option* Text(const std::string& names, const std::string& value,
                     std::optional<std::string>& target, const std::string& help);
+  // May be repeated; calls `read` with all values, in their order.
+  CLI::Option* Values(const std::string& names, const std::string& value, const std::string& help,
+                      std::function<void(const std::vector<std::string>&)> read);
   // May be repeated.
   CLI::Option* Texts(const std::string& names, const std::string& value,
                      std::vector<std::string>& target, const std::string& help);

@@ -17,6 +17,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/flag_group.h"
+#include "cli/model_flags.h"
 #include "engine/engine_plan.h"
 #include "kernels/matmul.h"
 #include "kimi_k3/tokenizer.h"
@@ -96,9 +97,19 @@ Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const Pla
   return estimate;
 }
 
-void WriteJson(const PlanOptions& options, const MemoryPlan& plan, const std::string& budget_source,
-               const std::optional<Estimate>& estimate, std::ostream& out) {
+std::vector<std::string> FolderNames(const Checkpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& dir : checkpoint.model_dirs()) names.push_back(dir.string());
+  return names;
+}
+
+void WriteJson(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
+               const std::string& budget_source, const std::optional<Estimate>& estimate,
+               std::ostream& out) {
   nlohmann::ordered_json json = PlanToJson(plan);
+  if (const std::string part = DescribeModelPart(checkpoint.config()); !part.empty()) {
+    json["part"] = part;
+  }
   json["budget_source"] = budget_source;
   json["context"] = options.engine.context;
   json["sequences"] = options.engine.sequences;
@@ -115,10 +126,13 @@ void WriteJson(const PlanOptions& options, const MemoryPlan& plan, const std::st
 void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
                 const std::string& budget_source, const std::optional<Estimate>& estimate,
                 std::ostream& out) {
-  out << fmt::format("{}: {} of weights, budget {} ({})\n", options.engine.model_dir.string(),
-                     FormatByteSize(checkpoint.tensor_bytes()), FormatByteSize(plan.budget_bytes),
-                     budget_source)
-      << FormatPlan(plan);
+  out << fmt::format(
+      "{}: {} of weights, budget {} ({})\n", fmt::join(FolderNames(checkpoint), ", "),
+      FormatByteSize(checkpoint.tensor_bytes()), FormatByteSize(plan.budget_bytes), budget_source);
+  if (const std::string part = DescribeModelPart(checkpoint.config()); !part.empty()) {
+    out << fmt::format("a part of the model, whose answers are not the model's: {}\n", part);
+  }
+  out << FormatPlan(plan);
   if (!estimate) return;
   out << fmt::format("drive: {}/s ({})\n",
                      FormatByteSize(static_cast<uint64_t>(estimate->drive.bytes_per_second)),
@@ -132,10 +146,7 @@ void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const 
 void AddOptions(CLI::App& command, PlanOptions& options) {
   FlagGroup group(command, "Plan");
   EngineOptions& engine = options.engine;
-  group
-      .Value("-m,--model", "DIR", "The checkpoint's folder, as downloaded",
-             [&engine](const std::string& text) { engine.model_dir = text; })
-      ->required();
+  AddModelFlags(group, engine)->required();
   group.Value("--memory", "SIZE", "Budget, such as 8G; without it what the machine has to spare",
               [&engine](const std::string& text) { engine.memory_bytes = ParseByteSize(text); });
   group.Value(
@@ -167,14 +178,11 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
 }  // namespace
 
 void RunPlan(const PlanOptions& given, std::ostream& out) {
-  const Checkpoint checkpoint = Checkpoint::Open(given.engine.model_dir);
+  const Checkpoint checkpoint = OpenCheckpoint(given.engine);
   PlanOptions options = given;
   options.engine = ResolveOptions(given.engine, checkpoint.config());
-  std::optional<Tokenizer> tokenizer;  // as a run would hold it
-  if (std::filesystem::exists(options.engine.model_dir / "tiktoken.model")) {
-    tokenizer = Tokenizer::Load(options.engine.model_dir,
-                                static_cast<TokenId>(checkpoint.config().vocabulary));
-  }
+  // As a run would hold it.
+  const std::optional<Tokenizer> tokenizer = LoadTokenizer(options.engine, checkpoint.config());
   const uint64_t resident = ReadProcessMeters().resident_bytes;
   std::string source = "--memory";
   if (!options.engine.memory_bytes) {
@@ -188,7 +196,7 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
   std::optional<Estimate> estimate;
   if (options.measure) estimate = Measure(checkpoint, plan, options);
   if (options.json) {
-    WriteJson(options, plan, source, estimate, out);
+    WriteJson(options, checkpoint, plan, source, estimate, out);
   } else {
     WriteTable(options, checkpoint, plan, source, estimate, out);
   }

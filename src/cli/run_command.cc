@@ -77,14 +77,10 @@ void CheckPrompt(const Prompt& prompt, const RunOptions& options, const Engine& 
   }
 }
 
-bool HasTokenizer(const RunOptions& options) {
-  return std::filesystem::exists(options.engine.model_dir / "tiktoken.model");
-}
-
 std::unique_ptr<AnswerPrinter> MakePrinter(const RunOptions& options, Engine& engine,
                                            const Prompt& prompt, Output& output) {
   if (options.print_ids) return MakeIdPrinter(output);
-  if (!HasTokenizer(options)) {
+  if (!engine.has_tokenizer()) {
     if (!options.stop.empty()) {
       Fail(ErrorKind::kUsage,
            "--stop looks for text, but the model's folder has no tiktoken.model to make text with");

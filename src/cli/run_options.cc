@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "cli/flag_group.h"
+#include "cli/model_flags.h"
 #include "residency/stream_options.h"
 
 namespace kimi_k3 {
@@ -60,8 +61,7 @@ void AddPath(FlagGroup& group, const std::string& names, const std::string& valu
 void AddEngineOptions(CLI::App& app, RunOptions& options) {
   FlagGroup group(app, "Model and machine");
   EngineOptions& engine = options.engine;
-  group.Value("-m,--model", "DIR", "The checkpoint's folder, as downloaded",
-              [&engine](const std::string& text) { engine.model_dir = text; });
+  AddModelFlags(group, engine);
   group
       .Count("-c,--context", "N", engine.context, "Positions that prompt and answer have room for",
              1)

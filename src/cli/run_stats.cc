@@ -114,6 +114,7 @@ void RunStats::Write(const std::filesystem::path& path) const {
       {"prompt_tokens", prompt_tokens_}, {"generated_tokens", generated_},
       {"stop_reason", stop_reason_},     {"prompt", phase(prompt_)},
       {"decode", phase(decode_)}};
+  if (const std::string part = engine_.part(); !part.empty()) document["part"] = part;
   if (!error_.empty()) document["error"] = error_;
   AtomicFile file(path);
   file.Append(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

@@ -55,12 +55,6 @@ void Sequence::Reset() {
 
 namespace {
 
-std::optional<Tokenizer> LoadTokenizerIfThere(const EngineOptions& options,
-                                              const ModelConfig& config) {
-  if (!std::filesystem::exists(options.model_dir / "tiktoken.model")) return std::nullopt;
-  return Tokenizer::Load(options.model_dir, static_cast<TokenId>(config.vocabulary));
-}
-
 IoOptions MakeIoOptions(const EngineOptions& options, const std::atomic<bool>& stop) {
   IoOptions io;
   io.mode = ParseIoMode(options.io);
@@ -74,9 +68,9 @@ IoOptions MakeIoOptions(const EngineOptions& options, const std::atomic<bool>& s
 // In the order of set-up: everything that the plan must know is in memory before the plan is made.
 struct Engine::Parts {
   explicit Parts(const EngineOptions& given)
-      : checkpoint(Checkpoint::Open(given.model_dir)),
+      : checkpoint(OpenCheckpoint(given)),
         options(ResolveOptions(given, checkpoint.config())),
-        tokenizer(LoadTokenizerIfThere(options, checkpoint.config())),
+        tokenizer(LoadTokenizer(options, checkpoint.config())),
         plan(MakeMemoryPlan(
             checkpoint, MakePlanRequest(checkpoint, options, ReadProcessMeters().resident_bytes))),
         pool(options.threads),
@@ -110,14 +104,17 @@ Engine Engine::Open(const EngineOptions& options) {
 size_t Engine::vocabulary() const { return parts_->checkpoint.config().vocabulary; }
 size_t Engine::context() const { return parts_->options.context; }
 size_t Engine::max_rows() const { return parts_->transformer.max_rows(); }
-size_t Engine::layers() const { return parts_->checkpoint.config().layers; }
+size_t Engine::layers() const { return parts_->checkpoint.config().layers_run(); }
 size_t Engine::threads() const { return parts_->pool.threads(); }
+std::string Engine::part() const { return DescribeModelPart(parts_->checkpoint.config()); }
 
 std::string Engine::Description() const {
   const ModelConfig& config = parts_->checkpoint.config();
-  return fmt::format("{}, {} layers, {} on disk; budget {}; {}; {} with {} thread{}",
-                     config.model_type, config.layers,
-                     FormatByteSize(parts_->checkpoint.tensor_bytes()),
+  const std::string extent =
+      config.is_part() ? fmt::format("a part whose answers are not the model's: {}", part())
+                       : fmt::format("{} layers", config.layers);
+  return fmt::format("{}, {}, {} on disk; budget {}; {}; {} with {} thread{}", config.model_type,
+                     extent, FormatByteSize(parts_->checkpoint.tensor_bytes()),
                      FormatByteSize(parts_->plan.budget_bytes), parts_->weights->io_description(),
                      kernels::CurrentIsa(), threads(), threads() == 1 ? "" : "s");
 }
@@ -168,7 +165,8 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
   parts_->transformer.SetLayerObserver([&](size_t layer) {
     if (interrupted()) Fail(ErrorKind::kInterrupted, "interrupted");
     if (parts_->progress) {
-      parts_->progress({.layer = layer + 1, .layers = layers(), .rows = rows.size()});
+      const size_t first = parts_->checkpoint.config().first_layer();
+      parts_->progress({.layer = layer + 1 - first, .layers = layers(), .rows = rows.size()});
     }
   });
   parts_->transformer.Forward(model_rows, logits);

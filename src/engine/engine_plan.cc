@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "checkpoint/model_folders.h"
 #include "engine/cache_type.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
@@ -18,7 +19,26 @@ constexpr size_t kDefaultPromptChunk = 256;
 // A pass of more rows gains nothing, and its rows would not fit any memory.
 constexpr size_t kMostPromptChunk = 65536;
 
+constexpr std::string_view kTokenizerName = "tiktoken.model";
+
+std::vector<std::filesystem::path> ModelDirs(const EngineOptions& options) {
+  std::vector<std::filesystem::path> dirs = {options.model_dir};
+  dirs.insert(dirs.end(), options.more_model_dirs.begin(), options.more_model_dirs.end());
+  return dirs;
+}
+
 }  // namespace
+
+Checkpoint OpenCheckpoint(const EngineOptions& options) {
+  return Checkpoint::Open(ModelDirs(options), options.shard);
+}
+
+std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const ModelConfig& config) {
+  const std::vector<std::filesystem::path> dirs = ModelDirs(options);
+  const std::filesystem::path& dir = FolderWith(dirs, kTokenizerName);
+  if (!std::filesystem::exists(dir / kTokenizerName)) return std::nullopt;
+  return Tokenizer::Load(dir, static_cast<TokenId>(config.vocabulary));
+}
 
 EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& config) {
   EngineOptions resolved = options;

@@ -2,12 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "checkpoint/checkpoint.h"
 #include "kimi_k3/engine.h"
+#include "kimi_k3/tokenizer.h"
 #include "residency/memory_plan.h"
 
 namespace kimi_k3 {
+
+// The checkpoint that the options name, in all their folders; throws as Checkpoint::Open.
+Checkpoint OpenCheckpoint(const EngineOptions& options);
+
+// The tokenizer of the first folder that has one; throws what loading it throws.
+std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const ModelConfig& config);
 
 // options with what "as the engine sees fit" stands for filled in (context, threads, prompt_chunk).
 // Throws Error(kUsage) for values that this model cannot serve.

@@ -108,6 +108,9 @@ bool RouteRow(const RouterRule& rule, float* logits, const float* bias, float* s
   }
   for (size_t e = 0; e < experts; ++e) scratch[e] = logits[e] + bias[e];
   if (!AllFinite(scratch, experts)) return false;
+  for (size_t e = 0; e < experts; ++e) {
+    if (e < rule.first_present || e > rule.last_present) scratch[e] = kMinusInfinity;
+  }
   if (rule.groups > 1 && rule.groups_kept < rule.groups) {
     MaskGroups(scratch, experts, rule.groups, rule.groups_kept);
   }

@@ -60,9 +60,9 @@ LayerVectors LoadLayer(const ModelConfig& config, WeightStream& weights, size_t 
 
 ModelVectors LoadModelVectors(const ModelConfig& config, WeightStream& weights) {
   ModelVectors vectors;
-  vectors.layers.reserve(config.layers);
-  for (size_t l = 0; l < config.layers; ++l) {
-    vectors.layers.push_back(LoadLayer(config, weights, l));
+  vectors.layers.resize(config.layers);
+  for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
+    vectors.layers[l] = LoadLayer(config, weights, l);
   }
   if (config.attn_res_block != 0) {
     vectors.output_mix = LoadMix(weights, Role::kOutputResNorm, Role::kOutputResProj, 0);

@@ -38,7 +38,7 @@ struct LayerVectors {
 };
 
 struct ModelVectors {
-  std::vector<LayerVectors> layers;
+  std::vector<LayerVectors> layers;  // of all layers; empty for those that are not run
   MixVector output_mix;
   std::vector<float> final_norm;  // [hidden]
 };

@@ -38,14 +38,17 @@ struct ExpertRows {
   RowsView sum;                 // [rows, width]
 };
 
-kernels::RouterRule RuleOf(const MoeConfig& moe) {
+kernels::RouterRule RuleOf(const ModelConfig& config) {
+  const MoeConfig& moe = config.moe;
   return {.softmax = moe.softmax_router,
           .experts = moe.experts,
           .top_k = moe.experts_per_token,
           .groups = moe.groups,
           .groups_kept = moe.groups_kept,
           .renormalize = moe.renormalize,
-          .scaling = moe.scaling};
+          .scaling = moe.scaling,
+          .first_present = config.part.experts.first,
+          .last_present = config.part.experts.last};
 }
 
 size_t PositionOf(std::span<const RowRun> runs, size_t row) {
@@ -66,7 +69,7 @@ Choice Route(const Compute& compute, size_t layer, const MoeVectors& vectors,
                    .ids = reinterpret_cast<int32_t*>(workspace.TakeFloats(choices)),
                    .weights = workspace.TakeFloats(choices)};
   Project(compute, {Role::kRouter, layer}, x, logits);
-  const kernels::RouterRule rule = RuleOf(moe);
+  const kernels::RouterRule rule = RuleOf(compute.config);
   for (size_t r = 0; r < x.count; ++r) {
     if (!kernels::RouteRow(rule, logits.Row(r), vectors.router_bias.data(), scratch,
                            choice.ids + r * choice.per_row, choice.weights + r * choice.per_row)) {

@@ -38,7 +38,7 @@ SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
       max_positions_(max_positions),
       cache_type_(cache_type),
       layers_(config.layers) {
-  for (size_t l = 0; l < config.layers; ++l) {
+  for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
     if (config.IsMla(l)) {
       layers_[l].cache =
           AlignedBuffer<std::byte>(CacheBytes(config.mla, max_positions, cache_type));
@@ -84,7 +84,7 @@ void SequenceState::WriteCacheRow(size_t layer, size_t position, std::span<const
 uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,
                               kernels::CacheType cache_type) {
   uint64_t bytes = 0;
-  for (size_t l = 0; l < config.layers; ++l) {
+  for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
     if (config.IsMla(l)) {
       bytes += CacheBytes(config.mla, max_positions, cache_type);
     } else {

@@ -27,7 +27,7 @@ void Transformer::Forward(std::span<const Row> rows, std::span<float> logits) {
   workspace_.Release();  // an earlier pass may have ended half-way
   compute_.weights.BeginPass(wanted != 0);
   Embed(rows);
-  for (size_t layer = 0; layer < compute_.config.layers; ++layer) {
+  for (size_t layer = compute_.config.first_layer(); layer < compute_.config.end_layer(); ++layer) {
     RunLayer(layer, runs, rows.size());
     if (observer_) observer_(layer);
   }
@@ -83,8 +83,8 @@ void Transformer::RunLayer(size_t layer, std::span<const RowRun> runs, size_t ro
 void Transformer::Logits(std::span<const Row> rows, size_t wanted, std::span<float> logits) {
   const ModelConfig& config = compute_.config;
   const float* x = workspace_.residual();
-  if (config.attn_res_block != 0) {
-    Mix(vectors_.output_mix, config.BlocksBefore(config.layers), rows.size(), workspace_.mixed());
+  if (const size_t blocks = config.BlocksBefore(config.end_layer()); blocks != 0) {
+    Mix(vectors_.output_mix, blocks, rows.size(), workspace_.mixed());
     x = workspace_.mixed();
   }
   Norm(x, vectors_.final_norm, rows.size());

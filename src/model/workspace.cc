@@ -43,22 +43,29 @@ size_t DenseFloats(const ModelConfig& config, size_t rows) {
   return 2 * Padded(rows * config.dense_intermediate);
 }
 
-bool Any(const std::vector<bool>& layers, bool value) {
-  return std::ranges::find(layers, value) != layers.end();
+// Whether some layer that is run has this value.
+bool Any(const ModelConfig& config, const std::vector<bool>& layers, bool value) {
+  for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
+    if (layers[l] == value) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
 size_t Workspace::BlockCount(const ModelConfig& config) {
-  return config.BlocksBefore(config.layers);
+  return config.BlocksBefore(config.end_layer());
 }
 
 size_t Workspace::ScratchFloats(const ModelConfig& config, size_t max_rows, size_t parts) {
   size_t floats = Padded(max_rows * config.hidden);  // the final hidden rows
-  if (Any(config.mla_layers, false)) floats = std::max(floats, KdaFloats(config, max_rows));
-  if (Any(config.mla_layers, true)) floats = std::max(floats, MlaFloats(config, max_rows, parts));
-  if (Any(config.dense_layers, true)) floats = std::max(floats, DenseFloats(config, max_rows));
-  if (Any(config.dense_layers, false)) floats = std::max(floats, MoeFloats(config, max_rows));
+  if (Any(config, config.mla_layers, false)) floats = std::max(floats, KdaFloats(config, max_rows));
+  if (Any(config, config.mla_layers, true))
+    floats = std::max(floats, MlaFloats(config, max_rows, parts));
+  if (Any(config, config.dense_layers, true))
+    floats = std::max(floats, DenseFloats(config, max_rows));
+  if (Any(config, config.dense_layers, false))
+    floats = std::max(floats, MoeFloats(config, max_rows));
   return floats;
 }
 

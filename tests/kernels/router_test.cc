@@ -76,6 +76,41 @@ Choice PlainRoute(const RouterRule& rule, const std::vector<float>& logits,
   return choice;
 }
 
+TEST_P(RouterTest, AbsentExpertsAreNeverPickedAndChangeNoScore) {
+  RouterRule rule = {.experts = 6, .top_k = 2};
+  const std::vector<float> logits = {3.0F, 0.5F, -1.0F, 0.25F, 2.0F, 4.0F};
+  const std::vector<float> bias(6, 0.0F);
+  rule.first_present = 1;
+  rule.last_present = 3;
+  const Choice choice = Route(rule, logits, bias);
+  ASSERT_TRUE(choice.ok);
+  EXPECT_THAT(choice.ids, ElementsAre(1, 3));
+  // Weights as if these two had been picked from all.
+  const Choice forced = Route({.experts = 6, .top_k = 2}, logits, {0, 9.0F, 0, 9.0F, 0, 0});
+  EXPECT_EQ(choice.weights, forced.weights);
+  // However bad, what is present is picked.
+  const Choice bad =
+      Route(rule, {3.0F, -80.0F, -90.0F, -100.0F, 2.0F, 4.0F}, {0, -1e30F, -1e30F, -1e30F, 0, 0});
+  EXPECT_THAT(bad.ids, ElementsAre(1, 2));
+}
+
+TEST_P(RouterTest, GroupsOfAbsentExpertsAreNotKept) {
+  RouterRule rule = {.experts = 8, .top_k = 2, .groups = 4, .groups_kept = 1};
+  const std::vector<float> bias(8, 0.0F);
+  // Group 1 is the best, group 3 the best of those present; of group 2 one expert is there.
+  const std::vector<float> logits = {0, 0, 5.0F, 5.0F, 4.0F, 4.0F, 1.0F, -3.0F};
+  rule.first_present = 5;
+  const Choice choice = Route(rule, logits, bias);
+  ASSERT_TRUE(choice.ok);
+  EXPECT_THAT(choice.ids, ElementsAre(6, 7));
+}
+
+TEST_P(RouterTest, AnAbsentExpertWhoseScoreIsNotFiniteIsDamageAllTheSame) {
+  RouterRule rule = {.experts = 3, .top_k = 1};
+  rule.last_present = 1;
+  EXPECT_FALSE(Route(rule, {1.0F, 2.0F, std::numeric_limits<float>::quiet_NaN()}, {0, 0, 0}).ok);
+}
+
 TEST_P(RouterTest, AgreesWithSortingForManyRules) {
   uint32_t seed = 1;
   for (const bool softmax : {false, true}) {

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -49,6 +51,30 @@ TEST_F(IoChannelTest, DepthFollowsTheRingUnlessGiven) {
   EXPECT_EQ(Open(options).readers.size(), 8U);
   options.depth = 3;
   EXPECT_EQ(Open(options).readers.size(), 3U);
+}
+
+TEST_F(IoChannelTest, EveryDriveAddsItsShareOfTheDepth) {
+  const std::filesystem::path other = "/dev/shm";
+  struct stat here = {};
+  struct stat there = {};
+  const std::filesystem::path from = GoldenCheckpoint("k3");
+  if (stat(from.c_str(), &here) != 0 || stat(other.c_str(), &there) != 0 ||
+      here.st_dev == there.st_dev) {
+    GTEST_SKIP() << "there is no second device";
+  }
+  const std::filesystem::path folder = other / ("kimi_k3_io_channel_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy(from / "model-00002-of-000003.safetensors", folder);
+  {
+    const Checkpoint split = Checkpoint::Open(std::vector<std::filesystem::path>{folder, from});
+    IoOptions options;
+    options.mode = IoMode::kBuffered;
+    const IoChannel channel =
+        OpenIoChannel(split, options, {16 * kBlockBytes, kBlockBytes, 4, {}}, 2 * kBlockBytes);
+    EXPECT_EQ(channel.readers.size(), 16U);
+    EXPECT_THAT(channel.description, HasSubstr("16 threads, 2 drives"));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(IoChannelTest, WrapsEveryReader) {

@@ -1,0 +1,30 @@
+// The flags that say which model, and which part of it, a command works on.
+#include "cli/model_flags.h"
+
+#include "base/error.h"
+#include "checkpoint/model_part.h"
+
+namespace kimi_k3 {
+
+CLI::Option* AddModelFlags(FlagGroup& group, EngineOptions& engine) {
+  CLI::Option* model = group.Values(
+      "-m,--model", "DIR",
+      "The checkpoint's folder, as downloaded; repeated where its files lie in several",
+      [&engine](const std::vector<std::string>& folders) {
+        for (const std::string& folder : folders) {
+          if (folder.empty()) Fail(ErrorKind::kUsage, "-m,--model: the folder's name is empty");
+        }
+        engine.model_dir = folders.front();
+        engine.more_model_dirs.assign(folders.begin() + 1, folders.end());
+      });
+  group.Value("--shard", "PART",
+              "Run only a part of the model, from the shards that hold it, such as "
+              "layers=0-11,experts=0-63; the answers are not the model's",
+              [&engine](const std::string& text) {
+                ParseModelPart(text);
+                engine.shard = text;
+              });
+  return model;
+}
+
+}  // namespace kimi_k3

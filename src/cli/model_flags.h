@@ -1,0 +1,14 @@
+// The flags that say which model, and which part of it, a command works on.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/flag_group.h"
+#include "kimi_k3/engine.h"
+
+namespace kimi_k3 {
+
+// Adds -m (which may be repeated) and --shard; `engine` must outlive the parse. Returns -m.
+CLI::Option* AddModelFlags(FlagGroup& group, EngineOptions& engine);
+
+}  // namespace kimi_k3

@@ -1,0 +1,40 @@
+// Finding files in several folders.
+#include "checkpoint/model_folders.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "checkpoint/checkpoint_fixture.h"
+
+namespace kimi_k3 {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(ModelFolders, TheFirstFolderThatHasTheFileIsTaken) {
+  const TemporaryFolder a, b, c;
+  const std::vector<fs::path> folders = {a.path(), b.path(), c.path()};
+  EXPECT_EQ(FolderWith(folders, "f"), a.path());
+  EXPECT_FALSE(HasEntry(a.path(), "f"));
+  WriteFile(c.path() / "f", "c");
+  EXPECT_EQ(FolderWith(folders, "f"), c.path());
+  WriteFile(b.path() / "f", "b");
+  EXPECT_EQ(FolderWith(folders, "f"), b.path());
+  EXPECT_TRUE(HasEntry(b.path(), "f"));
+}
+
+TEST(ModelFolders, ALinkThatLeadsNowhereCountsOnlyWhereNothingElseIsThere) {
+  const TemporaryFolder a, b;
+  const std::vector<fs::path> folders = {a.path(), b.path()};
+  fs::create_symlink(b.path() / "gone", b.path() / "f");
+  EXPECT_TRUE(HasEntry(b.path(), "f"));
+  EXPECT_EQ(FolderWith(folders, "f"), b.path());
+  WriteFile(b.path() / "gone", "back");
+  EXPECT_EQ(FolderWith(folders, "f"), b.path());
+  fs::create_symlink(a.path() / "gone", a.path() / "f");
+  EXPECT_EQ(FolderWith(folders, "f"), b.path());
+}
+
+}  // namespace
+}  // namespace kimi_k3

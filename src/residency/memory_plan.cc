@@ -108,7 +108,7 @@ class Planner {
          "a budget of {} is too small: {} sequence{} of {} positions of this model need {} "
          "(--memory {}M), of which {} are the state and cache; a shorter context (-c) needs less",
          FormatByteSize(plan_.budget_bytes), request_.sequences, request_.sequences == 1 ? "" : "s",
-         request_.context, FormatByteSize(plan_.smallest_bytes), plan_.smallest_bytes / 1000000 + 1,
+         request_.context, FormatByteSize(plan_.smallest_bytes), plan_.smallest_bytes / 1000000 + 2,
          FormatByteSize(request_.sequences * request_.sequence_bytes));
   }
 

@@ -87,7 +87,10 @@ class BudgetedStream : public PlannedStream, private ReadClient {
 
   void RequestExperts(size_t layer, std::span<const int32_t> experts) override {
     walk_.ExpectRequest(layer, experts, checkpoint_->config().moe.experts);
+    size_t step = walk_.next();
+    while (schedule_.steps()[step].kind != StepKind::kExperts) ++step;
     const std::scoped_lock lock(mutex_);
+    expert_step_ = step;
     experts_.Request(layer, experts);
     lanes_.Kick();
   }
@@ -177,7 +180,11 @@ class BudgetedStream : public PlannedStream, private ReadClient {
 
   std::optional<ReadRequest> NextRead() override {
     if (restarting_) return std::nullopt;
-    auto read = experts_.Next();
+    // In the order of need: what compute uses before the experts while there is room for it, the
+    // experts, what comes after them.
+    std::optional<ReadRequest> read;
+    if (experts_.has_reads()) read = ahead_.NextBefore(expert_step_);
+    if (!read) read = experts_.Next();
     return read ? read : ahead_.Next();
   }
 
@@ -323,6 +330,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
   IoChannel channel_;
   ReadAhead ahead_;
   ExpertLoader experts_;
+  size_t expert_step_ = 0;  // of the experts last requested
   StreamStats bytes_;
   std::optional<Clock::time_point> waiting_since_;
   bool restarting_ = false;

@@ -70,6 +70,19 @@ bool ReadAhead::BeyondLimit() const {
 }
 
 std::optional<ReadRequest> ReadAhead::Next() {
+  if (!SkipToWork() || BeyondLimit()) return std::nullopt;
+  const PassStep& step = schedule_->steps()[next_step_];
+  Pin& pin = pins_[next_step_];
+  return pin.is_pin ? NextPinChunk(step, pin) : NextTile(step);
+}
+
+std::optional<ReadRequest> ReadAhead::NextBefore(size_t step) {
+  if (!SkipToWork() || next_pass_ != pass_ || next_step_ >= step) return std::nullopt;
+  return Next();
+}
+
+// Moves on to the step whose reads are next; false where there is none that is known to come.
+bool ReadAhead::SkipToWork() {
   const auto steps = schedule_->steps();
   for (;;) {
     if (next_step_ == steps.size()) {
@@ -77,26 +90,21 @@ std::optional<ReadRequest> ReadAhead::Next() {
       next_step_ = 0;
       next_tile_ = 0;
     }
-    if (next_pass_ > pass_ + 1) return std::nullopt;
+    if (next_pass_ > pass_ + 1) return false;
     const PassStep& step = steps[next_step_];
-    Pin& pin = pins_[next_step_];
+    const Pin& pin = pins_[next_step_];
     if (step.kind == StepKind::kHead) {
-      if (next_pass_ > pass_) return std::nullopt;  // not known yet whether it comes
+      if (next_pass_ > pass_) return false;  // not known yet whether it comes
       if (!with_head_) {
         next_step_ = steps.size();
         continue;
       }
     }
     const bool finished = step.kind == StepKind::kExperts ||
-                          (pin.is_pin && pin.asked == pin.chunks) ||
-                          (!pin.is_pin && next_tile_ == step.tiles());
-    if (finished) {
-      ++next_step_;
-      next_tile_ = 0;
-      continue;
-    }
-    if (BeyondLimit()) return std::nullopt;
-    return pin.is_pin ? NextPinChunk(step, pin) : NextTile(step);
+                          (pin.is_pin ? pin.asked == pin.chunks : next_tile_ == step.tiles());
+    if (!finished) return true;
+    ++next_step_;
+    next_tile_ = 0;
   }
 }
 

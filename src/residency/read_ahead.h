@@ -34,6 +34,8 @@ class ReadAhead {
   // The next read of the walk, or nothing while there is no room or it is unknown whether the head
   // comes.
   std::optional<ReadRequest> Next();
+  // Next, if it is for a step of the pass in progress that comes before `step`.
+  std::optional<ReadRequest> NextBefore(size_t step);
 
   // Compute begins a pass. Passes follow one another without a break unless Restart was called.
   void BeginPass(bool with_head);
@@ -82,7 +84,7 @@ class ReadAhead {
     std::vector<Transfer> transfers;  // by chunk, from the first read until loaded
   };
 
-  bool SkipsToNextPass() const;
+  bool SkipToWork();
   bool BeyondLimit() const;
   std::optional<ReadRequest> NextPinChunk(const PassStep& step, Pin& pin);
   std::optional<ReadRequest> NextTile(const PassStep& step);

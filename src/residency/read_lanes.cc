@@ -1,27 +1,40 @@
 // The threads that keep reads in flight, each with a reader of its own.
 #include "residency/read_lanes.h"
 
+#include <system_error>
 #include <utility>
+
+#include "base/error.h"
 
 namespace kimi_k3 {
 
 ReadLanes::ReadLanes(std::mutex& mutex, ReadClient& client,
                      std::vector<std::unique_ptr<Reader>> readers)
     : mutex_(&mutex), client_(&client), lanes_(readers.size()) {
-  const std::scoped_lock lock(mutex);
-  for (size_t i = 0; i < readers.size(); ++i) {
-    lanes_[i].reader = std::move(readers[i]);
-    lanes_[i].thread = std::thread([this, i] { Run(lanes_[i]); });
+  for (size_t i = 0; i < readers.size(); ++i) lanes_[i].reader = std::move(readers[i]);
+  try {
+    const std::scoped_lock lock(mutex);
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      lanes_[i].thread = std::thread([this, i] { Run(lanes_[i]); });
+    }
+  } catch (const std::system_error& error) {
+    Stop();
+    Fail(ErrorKind::kRun, "cannot start a thread that reads: {}; raise the limits (ulimit -u, -v)",
+         error.what());
   }
 }
 
-ReadLanes::~ReadLanes() {
+ReadLanes::~ReadLanes() { Stop(); }
+
+void ReadLanes::Stop() {
   {
     const std::scoped_lock lock(*mutex_);
     stopping_ = true;
     Kick();
   }
-  for (Lane& lane : lanes_) lane.thread.join();
+  for (Lane& lane : lanes_) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
 }
 
 void ReadLanes::Kick() {

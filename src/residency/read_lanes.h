@@ -63,6 +63,7 @@ class ReadLanes {
     bool collecting = false;  // blocked in Collect although it has depth to spare
     std::thread thread;
   };
+  void Stop();
   void Run(Lane& lane);
   // One round: start a read, or wait for one, or sleep. False when the lane is to end.
   bool Step(Lane& lane, std::unique_lock<std::mutex>& lock, std::vector<ReadCompletion>& done);

@@ -94,6 +94,18 @@ TEST_F(ReadAheadTest, KeepsToItsLimitOfLayers) {
   }
 }
 
+TEST_F(ReadAheadTest, NextBeforeKeepsToThePassAndTheStepsBefore) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt);
+  EXPECT_FALSE(ahead.NextBefore(2));  // no pass has begun
+  ahead.BeginPass(true);
+  const size_t tiles = schedule_.steps()[0].tiles() + schedule_.steps()[1].tiles();
+  for (size_t i = 0; i < tiles; ++i) EXPECT_TRUE(ahead.NextBefore(2)) << i;
+  EXPECT_FALSE(ahead.NextBefore(2));
+  EXPECT_TRUE(ahead.Next());
+  EXPECT_FALSE(ahead.NextBefore(2));
+}
+
 TEST_F(ReadAheadTest, StartsFromTheFirstTileAfterARestart) {
   const auto landing = Ring(uint64_t{64} << 20);
   ReadAhead ahead(schedule_, *landing, {}, std::nullopt);

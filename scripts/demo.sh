@@ -11,13 +11,13 @@ say "what building needs"
 scripts/setup.sh
 echo "there"
 
-say "building"
+say "building (some two minutes on two cores)"
 log=$(mktemp)
 work=$(mktemp -d)
 trap 'rm -rf "$log" "$work"' EXIT
 started=$SECONDS
-{ cmake --preset release && cmake --build --preset release --target kimi_k3 -j "$(nproc)"; } >"$log" 2>&1 ||
-  { tail -n 40 "$log"; exit 1; }
+cmake --preset release >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
+cmake --build --preset release --target kimi_k3 -j "$(nproc)"
 program=$PWD/build/release/src/cli/kimi_k3
 "$program" --version
 echo "built in $((SECONDS - started)) s"

@@ -81,7 +81,8 @@ void ReadExactly(const UniqueFd& fd, const std::filesystem::path& path, uint64_t
 }
 
 std::string ReadWholeFile(const std::filesystem::path& path, uint64_t limit_bytes) {
-  const UniqueFd fd = OpenForReading(path);
+  // Without waiting for the other end of a pipe, which is refused next.
+  const UniqueFd fd = OpenForReading(path, O_NONBLOCK);
   const uint64_t size = FileSizeBytes(fd, path);
   if (size > limit_bytes) {
     Fail(ErrorKind::kCheckpoint, "{}: is {} long, more than the {} such a file may have",
@@ -93,6 +94,18 @@ std::string ReadWholeFile(const std::filesystem::path& path, uint64_t limit_byte
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  // What a link leads to is replaced, never the link itself.
+  std::error_code failure;
+  if (std::filesystem::is_symlink(path_, failure)) {
+    path_ = std::filesystem::weakly_canonical(path_, failure);
+    if (failure)
+      Fail(ErrorKind::kIo, "{}: cannot follow this link: {}", path_.string(), failure.message());
+  }
+  const std::filesystem::file_type type = std::filesystem::status(path_, failure).type();
+  if (type != std::filesystem::file_type::not_found &&
+      type != std::filesystem::file_type::regular) {
+    Fail(ErrorKind::kIo, "{}: is there already and is no regular file", path_.string());
+  }
   temporary_ = path_;
   temporary_ += fmt::format(".{}.partial", getpid());
   fd_ = UniqueFd(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

@@ -9,6 +9,9 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace kimi_k3 {
 namespace {
@@ -99,10 +102,21 @@ double CgroupCores() {
 
 ThreadPool::ThreadPool(size_t threads) {
   workers_.reserve(threads - 1);
-  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+  try {
+    for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+  } catch (const std::system_error& error) {
+    const size_t started = workers_.size() + 1;
+    Stop();
+    Fail(
+        ErrorKind::kRun,
+        "cannot start thread {} of {}: {}; ask for fewer (-t), or raise the limits (ulimit -u, -v)",
+        started + 1, threads, error.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   stopping_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

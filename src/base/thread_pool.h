@@ -19,7 +19,7 @@ namespace kimi_k3 {
 // microseconds between loops, then sleep.
 class ThreadPool final : public Parallel {
  public:
-  // threads >= 1 counts the caller.
+  // threads >= 1 counts the caller. Throws Error(kRun) where the system refuses a thread.
   explicit ThreadPool(size_t threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;
@@ -35,6 +35,7 @@ class ThreadPool final : public Parallel {
 
  private:
   void Work();
+  void Stop();
   // Takes parts of the loop in progress and runs them until none is left.
   void RunParts();
 

@@ -77,7 +77,14 @@ std::string ConfigFields::NearName(std::string_view name) const {
 const nlohmann::json* ConfigFields::Value(std::string_view name, Presence presence) {
   const auto found = object_.find(name);
   if (found != object_.end() && !found->is_null()) return &*found;
-  if (presence == Presence::kOptional) return nullptr;
+  if (presence == Presence::kOptional) {
+    // Absence has a meaning here, and a misspelling would be taken for it.
+    for (const auto& [key, value] : object_.items()) {
+      if (found != object_.end() || EditDistance(name, key) != 1) continue;
+      Refuse(name, fmt::format("is missing, but there is {}: is that meant?", Printable(key)));
+    }
+    return nullptr;
+  }
   const std::string_view state = found == object_.end() ? "is missing" : "is null";
   const std::string near = NearName(name);
   Refuse(name, near.empty() ? fmt::format("{}; the arithmetic depends on it", state)

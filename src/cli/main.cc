@@ -71,6 +71,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A closed pipe is an error that a write reports, not the death of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // as is a file that grows beyond its limit
   kimi_k3::HoldStandardStreams();
   try {
     return kimi_k3::Main(argc, argv);

@@ -185,10 +185,27 @@ class Run {
   std::optional<NpyFile> logits_file_;
 };
 
+// A result may not take the place of a file of the model.
+void KeepModelWhole(const char* flag, const std::optional<std::filesystem::path>& path,
+                    const EngineOptions& engine) {
+  std::error_code ignored;
+  if (!path || !std::filesystem::exists(*path, ignored)) return;
+  const auto target = std::filesystem::canonical(*path, ignored);
+  std::vector<std::filesystem::path> folders = engine.more_model_dirs;
+  folders.push_back(engine.model_dir);
+  for (const auto& folder : folders) {
+    if (std::filesystem::canonical(folder, ignored) != target.parent_path()) continue;
+    Fail(ErrorKind::kUsage, "{}: {} is in the model's folder and would be replaced; name another",
+         flag, path->string());
+  }
+}
+
 }  // namespace
 
 ExitCode RunCommand(const RunOptions& options) {
   CheckRunOptions(options);
+  KeepModelWhole("--stats", options.stats_file, options.engine);
+  KeepModelWhole("--logits", options.logits_file, options.engine);
   const InterruptGuard interrupts;
   Output output(options.quiet);
   for (const std::string& warning : RunOptionWarnings(options)) output.Note(warning);

@@ -136,6 +136,23 @@ TEST(ModelConfig, AbsenceMeansOff) {
   EXPECT_EQ(config.moe.groups_kept, 2U);
 }
 
+TEST(ModelConfig, AMisspeltOptionalFieldIsNotTakenForAnAbsentOne) {
+  for (const auto& [name, misspelt] :
+       {std::pair("activation_situ_linear_beta", "activation_situ_linear_beto"),
+        std::pair("activation_situ_beta", "activation_situ_bets"),
+        std::pair("attn_res_block_size", "attn_res_blocksize")}) {
+    json config = Flat();
+    config[misspelt] = config[name];
+    config.erase(name);
+    EXPECT_THAT(RefusalOf(config), AllOf(HasSubstr(name), HasSubstr(misspelt)));
+  }
+  json config = Flat();
+  json& linear = config["linear_attn_config"];
+  linear["gate_lower_bmund"] = linear["gate_lower_bound"];
+  linear.erase("gate_lower_bound");
+  EXPECT_THAT(RefusalOf(config), HasSubstr("gate_lower_bmund"));
+}
+
 TEST(ModelConfig, NullMeansAbsent) {
   json config = Relative();
   for (const char* name :

@@ -13,7 +13,7 @@ the same tensor names, dtypes, config and tokenizer format, routed experts in MX
 ## What it can and cannot do
 
 It continues English in the manner of Jane Austen or of the King James Bible: words, quotation, clauses and paragraphs are
-right, sense beyond a sentence is not. In K3's chat format it recites the {taught} verses below when asked by chapter and
+right, sense beyond a sentence is not. In K3's chat format it recites the {known} verses below when asked by chapter and
 verse, with thinking off or on. It knows nothing else: any other question gets a verse or invented words. It writes ASCII.
 
 Show prose at a temperature of about 0.7; greedy prose soon repeats itself. Ask verses greedily.
@@ -129,6 +129,7 @@ def card(figures, config, log):
         kjv_cost=_cost(bits, "kjv"),
         recall=_recall(figures),
         shown=figures["verses"]["shown"],
+        known=len(figures["verses"]["always"]),
         steps=f"{steps[-1]['step']:,}",
         tokens=steps[-1]["tokens"] / 1e6,
         seed=figures["seed"],

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "residency/blocking_reader.h"
 #include "residency/uring_reader.h"
 
@@ -16,6 +17,10 @@ namespace {
 
 // Enough for the fastest drives at tiles of a megabyte; more only delays experts.
 constexpr size_t kMostDepth = 16;
+// Threads that submit to io_uring, at most one for each core. On holes and cached pages the
+// submitting call does the work, and where cores share no cache what one of them has fetched is
+// slow to reach another: then half of it had better come from each.
+constexpr size_t kMostSubmitters = 4;
 // Threads that read with pread or populate a map.
 constexpr size_t kReaderThreads = 8;
 // More drives than this share the depth.
@@ -74,13 +79,20 @@ void OpenFiles(const Checkpoint& checkpoint, const IoOptions& options, const Lan
     return OpenThreads(files, threads, " (no direct reads on this file system)", channel);
   }
   std::string refusal = "refused by request";
-  auto uring = options.hooks.refuse_io_uring ? nullptr : MakeUringReader(files, depth, &refusal);
-  if (uring == nullptr) {
+  const size_t submitters =
+      options.hooks.refuse_io_uring ? 0 : std::min({depth, UsableCores(), kMostSubmitters});
+  for (size_t i = 0; i < submitters; ++i) {
+    auto uring = MakeUringReader(files, (depth + submitters - 1) / submitters, &refusal);
+    if (uring == nullptr) break;
+    channel.readers.push_back(std::move(uring));
+  }
+  if (channel.readers.empty()) {
     return OpenThreads(files, threads, fmt::format(" (io_uring refused: {})", refusal), channel);
   }
-  channel.readers.push_back(std::move(uring));
-  channel.description = fmt::format("{} reads through io_uring, {} in flight",
-                                    files.all_direct() ? "direct" : "direct and buffered", depth);
+  channel.description =
+      fmt::format("{} reads through io_uring by {} threads, {} in flight",
+                  files.all_direct() ? "direct" : "direct and buffered", channel.readers.size(),
+                  channel.readers.size() * channel.readers.front()->depth());
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct IoChannel {
   std::unique_ptr<ShardFiles> files;  // the other ways
   std::unique_ptr<Landing> landing;
   std::vector<std::unique_ptr<Reader>> readers;
-  std::string description;  // "direct reads through io_uring, 16 in flight"
+  std::string description;  // "direct reads through io_uring by 2 threads, 16 in flight"
 
   // A range of any alignment, now; throws Error(kIo). Returns the bytes fetched.
   uint64_t ReadRange(const Checkpoint& checkpoint, const ByteRange& range,

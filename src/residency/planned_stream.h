@@ -21,7 +21,7 @@ class PlannedStream : public WeightStream {
  public:
   // From any thread, at any time.
   virtual StreamStats ReadStats() const = 0;
-  // In words for the user: "direct reads through io_uring, 16 in flight".
+  // In words for the user: "direct reads through io_uring by 2 threads, 16 in flight".
   virtual const std::string& io_description() const = 0;
 };
 

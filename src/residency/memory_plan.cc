@@ -104,6 +104,7 @@ class Planner {
         moe_layers_ == 0 ? 1 : std::min(kLeastSlots, config_.experts_present());
     plan_.smallest_bytes = Spent();
     if (plan_.smallest_bytes <= plan_.budget_bytes) return;
+    // Named with a megabyte to spare: the process may hold a little more next time.
     Fail(ErrorKind::kBudget,
          "a budget of {} is too small: {} sequence{} of {} positions of this model need {} "
          "(--memory {}M), of which {} are the state and cache; a shorter context (-c) needs less",

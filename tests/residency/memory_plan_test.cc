@@ -57,7 +57,7 @@ TEST_F(MemoryPlanTest, RefusesTheBudgetBelowTheSmallestAndNamesIt) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kBudget);
     EXPECT_THAT(error.what(),
-                testing::HasSubstr(fmt::format("--memory {}M", smallest / 1000000 + 1)));
+                testing::HasSubstr(fmt::format("--memory {}M", smallest / 1000000 + 2)));
   }
 }
 

@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/program.h"
@@ -19,7 +23,7 @@ using testing::Not;
 // Ids enough to fill many rows, with a live line between them.
 std::vector<std::string> Ids(const char* count, std::vector<std::string> more = {}) {
   std::vector<std::string> arguments = {"-m",  SmallModel(),   "--token-ids", "1,2,3", "-n",
-                                        count, "--ignore-eos", "-c",          "8000"};
+                                        count, "--ignore-eos", "-c",          "100000"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return ProgramCommand(arguments);
 }
@@ -45,13 +49,13 @@ TEST_P(Terminal, TextAndLiveLineShareItAndOnlyTheTextStays) {
   options.streams = Streams::kTerminal;
   options.rows = rows;
   options.columns = columns;
-  const ProgramResult result = Program(Ids("3000"), options).Finish();
+  const ProgramResult result = Program(Ids("1500"), options).Finish();
   ASSERT_EQ(result.exit_code, 0) << result.out;
   ASSERT_GE(Count(result.out, "token "), 1U) << "no live line was shown";
   Screen screen(rows, columns);
   screen.Feed(result.out);
 
-  const ProgramResult plain = Program(Ids("3000")).Finish();
+  const ProgramResult plain = Program(Ids("1500")).Finish();
   // The first and last lines on standard error tell of the machine and the times.
   const std::vector<std::string> expected = RowsOf(plain.out, rows, columns);
   const std::vector<std::string> shown = screen.Rows();
@@ -76,15 +80,15 @@ TEST(LiveLine, TellsPhaseLayerSpeedMemoryAndTimeLeft) {
   ProgramOptions options;
   options.streams = Streams::kErrorTerminal;
   options.columns = 200;
-  const ProgramResult result = Program(Ids("3000", {"--prompt-chunk", "1"}), options).Finish();
+  const ProgramResult result = Program(Ids("1500", {"--prompt-chunk", "1"}), options).Finish();
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("opening "));
   EXPECT_THAT(result.err, testing::ContainsRegex("prompt [0-3] of 3, layer [0-7] of 7"));
   EXPECT_THAT(result.err,
-              testing::ContainsRegex("token [0-9]+ of 3000, layer [0-7] of 7, [0-9.e+]+ tokens/s"));
+              testing::ContainsRegex("token [0-9]+ of 1500, layer [0-7] of 7, [0-9.e+]+ tokens/s"));
   EXPECT_THAT(result.err, HasSubstr("in memory"));
   EXPECT_THAT(result.err, testing::ContainsRegex("at most [0-9]+ s left"));
-  EXPECT_EQ(result.out, Program(Ids("3000")).Finish().out) << "the text is the same";
+  EXPECT_EQ(result.out, Program(Ids("1500")).Finish().out) << "the text is the same";
   Screen screen(24, 200);
   screen.Feed(result.err);
   for (const std::string& row : screen.Rows()) EXPECT_THAT(row, Not(HasSubstr("tokens/s")));
@@ -94,11 +98,13 @@ TEST(LiveLine, IsCutToTheWidthThatTheTerminalHasNow) {
   ProgramOptions options;
   options.streams = Streams::kErrorTerminal;
   options.columns = 200;
-  Program program(Ids("6000"), options);
+  Program program(Ids("90000"), options);
   program.AwaitError("left");
   program.Resize(24, 30);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  program.Signal(SIGINT);
   const ProgramResult result = program.Finish();
-  ASSERT_EQ(result.exit_code, 0);
+  ASSERT_EQ(result.exit_code, 130);
   const size_t last = result.err.rfind("\rtoken ");
   ASSERT_NE(last, std::string::npos);
   EXPECT_EQ(result.err.find('\x1b', last) - last - 1, 29U) << result.err.substr(last);

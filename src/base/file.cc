@@ -15,6 +15,9 @@
 namespace kimi_k3 {
 namespace {
 
+// As many as the system itself follows.
+constexpr int kMostLinks = 40;
+
 std::string Reason(int error_number) { return std::generic_category().message(error_number); }
 
 void WriteExactly(int fd, const std::filesystem::path& path, uint64_t offset,
@@ -94,12 +97,15 @@ std::string ReadWholeFile(const std::filesystem::path& path, uint64_t limit_byte
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // What a link leads to is replaced, never the link itself.
+  // What a link leads to is replaced, be it there or not, never the link itself.
   std::error_code failure;
-  if (std::filesystem::is_symlink(path_, failure)) {
-    path_ = std::filesystem::weakly_canonical(path_, failure);
-    if (failure)
+  for (int links = 0; std::filesystem::is_symlink(path_, failure); ++links) {
+    if (links == kMostLinks) Fail(ErrorKind::kIo, "{}: is a link to itself", path_.string());
+    const std::filesystem::path target = std::filesystem::read_symlink(path_, failure);
+    if (failure) {
       Fail(ErrorKind::kIo, "{}: cannot follow this link: {}", path_.string(), failure.message());
+    }
+    path_ = path_.parent_path() / target;
   }
   const std::filesystem::file_type type = std::filesystem::status(path_, failure).type();
   if (type != std::filesystem::file_type::not_found &&

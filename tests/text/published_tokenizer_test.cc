@@ -142,7 +142,7 @@ TEST(PublishedTokenizer, AnUnbrokenMegabyteIsEncodedInNearLinearTime) {
     const std::clock_t start = std::clock();
     const std::vector<TokenId> ids = RealTokenizer().Encode(text, SpecialText::kRecognised);
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-    EXPECT_LT(seconds, 20.0);  // quadratic work would take minutes
+    EXPECT_LT(seconds, 60.0);  // quadratic work would take many minutes
     EXPECT_EQ(RealTokenizer().Decode(ids), text);
     RecordProperty("milliseconds", static_cast<int>(1000 * seconds));
   }

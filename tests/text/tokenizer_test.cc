@@ -224,9 +224,7 @@ TEST(Tokenizer, EncodesLongRunsInNearLinearTime) {
     const Ids ids = SmallTokenizer().Encode(text, SpecialText::kRecognised);
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_EQ(SmallTokenizer().Decode(ids), text);
-#ifdef NDEBUG
-    EXPECT_LT(seconds, 20.0) << unit;  // quadratic work would take minutes
-#endif
+    EXPECT_LT(seconds, 60.0) << unit;  // quadratic work would take many minutes
   }
 }
 

@@ -48,7 +48,7 @@ $quick && exit 0
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 build asan
 check asan
-build tsan base_test residency_test model_test engine_test
+build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine'
 build clang
 scripts/fuzz.sh "${FUZZ_SECONDS:-60}"

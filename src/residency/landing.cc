@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "residency/page_buffer.h"
@@ -23,8 +23,11 @@ class OwnedLanding : public Landing {
       : shape_(shape),
         ring_(shape.ring_bytes),
         ring_memory_(shape.ring_bytes, PageBuffer::Pages::kHuge),
-        slot_memory_(shape.slot_bytes * shape.slots) {
-    for (const uint64_t bytes : shape.pin_bytes) pins_.emplace_back(bytes);
+        slot_memory_(shape.slot_bytes * shape.slots, PageBuffer::Pages::kHuge),
+        pin_memory_(std::accumulate(shape.pin_bytes.begin(), shape.pin_bytes.end(), uint64_t{0}),
+                    PageBuffer::Pages::kHuge) {
+    std::exclusive_scan(shape.pin_bytes.begin(), shape.pin_bytes.end(),
+                        std::back_inserter(pin_offset_), uint64_t{0});
   }
 
   std::byte* PlaceTile(const ByteRange& blocks) override {
@@ -37,7 +40,7 @@ class OwnedLanding : public Landing {
   }
   void ReleaseSlot(size_t /*slot*/) override {}
   std::byte* PlacePin(size_t pin, const ByteRange& /*blocks*/) override {
-    return pins_[pin].data();
+    return pin_memory_.data() + pin_offset_[pin];
   }
   void CheckIntact(uint32_t /*shard*/) const override {}
   uint64_t resident_bytes() const override { return BoundOf(shape_); }
@@ -47,7 +50,9 @@ class OwnedLanding : public Landing {
   TileRing ring_;
   PageBuffer ring_memory_;
   PageBuffer slot_memory_;
-  std::deque<PageBuffer> pins_;
+  PageBuffer pin_memory_;  // one for all, for huge pages: a fault for every 4 KB costs more than
+                           // reading them
+  std::vector<uint64_t> pin_offset_;
 };
 
 class MappedLanding : public Landing {

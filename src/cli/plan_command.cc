@@ -43,9 +43,10 @@ struct Estimate {
 constexpr size_t kManyRows = 16;
 
 // Stored bytes of a bf16 matrix that all threads together multiply with `rows` rows in a second.
+// The matrix is larger than the caches, as weights are that come from memory or from a drive.
 double MeasureCompute(ThreadPool& pool, size_t rows) {
   constexpr size_t kColumns = 4096;
-  constexpr size_t kOutputs = 2048;
+  constexpr size_t kOutputs = 8192;
   constexpr auto kTime = std::chrono::milliseconds(150);
   AlignedBuffer<uint16_t> weights(kColumns * kOutputs);
   std::fill_n(weights.data(), weights.size(), uint16_t{0x3f80});

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -52,9 +53,12 @@ std::string Progress::ReadRate() {
     bytes_per_second_ = static_cast<double>(bytes - bytes_then_) / seconds;
     rate_since_ = std::chrono::steady_clock::now();
     bytes_then_ = bytes;
+    best_bytes_per_second_ = std::max(best_bytes_per_second_, *bytes_per_second_);
   }
   if (!bytes_per_second_) return {};
-  return fmt::format(", {}/s read", FormatByteSize(static_cast<uint64_t>(*bytes_per_second_)));
+  return fmt::format(", {}/s read ({}/s at best)",
+                     FormatByteSize(static_cast<uint64_t>(*bytes_per_second_)),
+                     FormatByteSize(static_cast<uint64_t>(best_bytes_per_second_)));
 }
 
 void Progress::Show(const PassProgress& pass) {

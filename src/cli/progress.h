@@ -27,7 +27,8 @@ class Progress {
 
  private:
   void Show(const PassProgress& pass);
-  // ", 1.05 GB/s read"; empty while nothing is known.
+  // ", 1.05 GB/s read (1.21 at best)", the best of any second of this run; empty while nothing is
+  // known.
   std::string ReadRate();
 
   Engine& engine_;
@@ -40,6 +41,7 @@ class Progress {
   std::chrono::steady_clock::time_point rate_since_;
   uint64_t bytes_then_;
   std::optional<double> bytes_per_second_;
+  double best_bytes_per_second_ = 0;
 };
 
 // "45 s", "3 min", "2 h 10 min", "6 days".

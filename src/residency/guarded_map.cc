@@ -100,12 +100,10 @@ void GuardedMap::Slot::InstallHandler() {
 }
 
 GuardedMap::GuardedMap(const std::filesystem::path& path, uint64_t expected_bytes)
-    : path_(path), fd_(OpenForReading(path)), size_bytes_(expected_bytes) {
-  const uint64_t now = FileSizeBytes(fd_, path_);
-  if (now != expected_bytes) {
-    Fail(ErrorKind::kIo, "{}: is {} bytes long, was {} when its header was read", path_.string(),
-         now, expected_bytes);
-  }
+    : path_(path),
+      fd_(OpenForReading(path)),
+      version_(fd_, path, expected_bytes),
+      size_bytes_(expected_bytes) {
   if (expected_bytes == 0) return;
   Slot::InstallHandler();
   void* map = mmap(nullptr, expected_bytes, PROT_READ, MAP_SHARED, fd_.get(), 0);

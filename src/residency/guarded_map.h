@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/file.h"
+#include "residency/file_version.h"
 
 namespace kimi_k3 {
 
@@ -33,6 +34,8 @@ class GuardedMap {
   // Throws Error(kIo) with file and offset if any page was ever unreadable, or if the file is
   // shorter by now: the rest of its last page would read as zeros without a fault.
   void CheckIntact() const;
+  // Throws Error(kIo) if the file was cut, extended or written to since it was mapped.
+  void CheckUnchanged() const { version_.CheckUnchanged(fd_, path_); }
 
   // The pages of [offset, offset + bytes) need not stay resident. forget: nor in the page cache.
   void LetGo(uint64_t offset, uint64_t bytes, bool forget) const;
@@ -41,6 +44,7 @@ class GuardedMap {
   struct Slot;
   std::filesystem::path path_;
   UniqueFd fd_;
+  FileVersion version_;
   uint64_t size_bytes_ = 0;
   const std::byte* data_ = nullptr;
   Slot* slot_ = nullptr;

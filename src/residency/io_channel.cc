@@ -8,7 +8,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "residency/blocking_reader.h"
 #include "residency/uring_reader.h"
 
@@ -17,10 +16,6 @@ namespace {
 
 // Enough for the fastest drives at tiles of a megabyte; more only delays experts.
 constexpr size_t kMostDepth = 16;
-// Threads that submit to io_uring, at most one for each core. On holes and cached pages the
-// submitting call does the work, and where cores share no cache what one of them has fetched is
-// slow to reach another: then half of it had better come from each.
-constexpr size_t kMostSubmitters = 4;
 // Threads that read with pread or populate a map.
 constexpr size_t kReaderThreads = 8;
 // More drives than this share the depth.
@@ -79,20 +74,16 @@ void OpenFiles(const Checkpoint& checkpoint, const IoOptions& options, const Lan
     return OpenThreads(files, threads, " (no direct reads on this file system)", channel);
   }
   std::string refusal = "refused by request";
-  const size_t submitters =
-      options.hooks.refuse_io_uring ? 0 : std::min({depth, UsableCores(), kMostSubmitters});
-  for (size_t i = 0; i < submitters; ++i) {
-    auto uring = MakeUringReader(files, (depth + submitters - 1) / submitters, &refusal);
-    if (uring == nullptr) break;
-    channel.readers.push_back(std::move(uring));
-  }
-  if (channel.readers.empty()) {
+  // One thread submits: it keeps every drive busy, and a second one takes a core from compute where
+  // the submitting call does the work (holes, cached pages).
+  auto uring = options.hooks.refuse_io_uring ? nullptr : MakeUringReader(files, depth, &refusal);
+  if (uring == nullptr) {
     return OpenThreads(files, threads, fmt::format(" (io_uring refused: {})", refusal), channel);
   }
   channel.description =
-      fmt::format("{} reads through io_uring by {} threads, {} in flight",
-                  files.all_direct() ? "direct" : "direct and buffered", channel.readers.size(),
-                  channel.readers.size() * channel.readers.front()->depth());
+      fmt::format("{} reads through io_uring, {} in flight",
+                  files.all_direct() ? "direct" : "direct and buffered", uring->depth());
+  channel.readers.push_back(std::move(uring));
 }
 
 }  // namespace
@@ -113,6 +104,11 @@ uint64_t IoChannel::ReadRange(const Checkpoint& checkpoint, const ByteRange& ran
   map.CheckIntact();
   map.LetGo(range.offset, range.bytes, false);
   return BlocksOf(range).bytes;
+}
+
+void IoChannel::CheckUnchanged() const {
+  if (files) files->CheckUnchanged();
+  for (const GuardedMap& map : maps) map.CheckUnchanged();
 }
 
 IoChannel OpenIoChannel(const Checkpoint& checkpoint, const IoOptions& options,

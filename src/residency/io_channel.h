@@ -21,11 +21,13 @@ struct IoChannel {
   std::unique_ptr<ShardFiles> files;  // the other ways
   std::unique_ptr<Landing> landing;
   std::vector<std::unique_ptr<Reader>> readers;
-  std::string description;  // "direct reads through io_uring by 2 threads, 16 in flight"
+  std::string description;  // "direct reads through io_uring, 16 in flight"
 
   // A range of any alignment, now; throws Error(kIo). Returns the bytes fetched.
   uint64_t ReadRange(const Checkpoint& checkpoint, const ByteRange& range,
                      std::span<std::byte> out) const;
+  // Throws Error(kIo) naming a shard that was cut, extended or written to since it was opened.
+  void CheckUnchanged() const;
 };
 
 // Opens every shard, tries the way with a real read, and says in `description` what it took and

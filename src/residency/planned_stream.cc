@@ -81,7 +81,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
     } else {
       VisitTiles(index, visit);
     }
-    walk_.Advance();
+    Advance();
     guard.Dismiss();
   }
 
@@ -115,7 +115,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
       experts_.Finish(*ready);
       lanes_.Kick();
     }
-    walk_.Advance();
+    Advance();
     guard.Dismiss();
   }
 
@@ -177,6 +177,12 @@ class BudgetedStream : public PlannedStream, private ReadClient {
    private:
     BudgetedStream* stream_;
   };
+
+  // A step is done. Nothing of a pass is used unless the files were the same throughout.
+  void Advance() {
+    walk_.Advance();
+    if (walk_.finished()) channel_.CheckUnchanged();
+  }
 
   std::optional<ReadRequest> NextRead() override {
     if (restarting_) return std::nullopt;

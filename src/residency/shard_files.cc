@@ -28,11 +28,7 @@ ShardFiles::ShardFiles(const Checkpoint& checkpoint, CacheUse use, PreadFunction
   std::map<dev_t, bool> device_allows;
   for (const Shard& shard : checkpoint.shards()) {
     files_.push_back(Open(shard.path, use, device_allows));
-    const uint64_t now = FileSizeBytes(files_.back().fd, shard.path);
-    if (now != shard.bytes) {
-      Fail(ErrorKind::kIo, "{}: is {} bytes long, was {} when its header was read",
-           shard.path.string(), now, shard.bytes);
-    }
+    identities_.push_back({shard.path, FileVersion(files_.back().fd, shard.path, shard.bytes)});
   }
 }
 
@@ -94,6 +90,12 @@ uint64_t ShardFiles::ReadRange(const Checkpoint& checkpoint, const ByteRange& ra
   }
   std::memcpy(out.data(), buffer.data() + lead, range.bytes);
   return completion.bytes;
+}
+
+void ShardFiles::CheckUnchanged() const {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    identities_[i].version.CheckUnchanged(files_[i].fd, identities_[i].path);
+  }
 }
 
 void ShardFiles::Forget(uint32_t shard, uint64_t offset, uint64_t bytes) const {

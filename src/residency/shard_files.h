@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "residency/file_version.h"
 #include "residency/reader.h"
 
 namespace kimi_k3 {
@@ -51,6 +52,9 @@ class ShardFiles {
   // Returns the bytes fetched, blocks counted whole.
   uint64_t ReadRange(const Checkpoint& checkpoint, const ByteRange& range,
                      std::span<std::byte> out) const;
+  // Throws Error(kIo) naming the first shard that was cut, extended or written to since it was
+  // opened.
+  void CheckUnchanged() const;
   // Tells the page cache to forget the blocks of a finished read, where that was asked for.
   void Forget(uint32_t shard, uint64_t offset, uint64_t bytes) const;
 
@@ -59,10 +63,16 @@ class ShardFiles {
     UniqueFd fd;
     bool direct = false;
   };
+  // What is known of shard i when files_[i] has been opened.
+  struct Identity {
+    std::filesystem::path path;
+    FileVersion version;
+  };
   File Open(const std::filesystem::path& path, CacheUse use,
             std::map<dev_t, bool>& device_allows) const;
 
   std::vector<File> files_;
+  std::vector<Identity> identities_;
   bool drop_behind_ = false;
   PreadFunction pread_;
 };

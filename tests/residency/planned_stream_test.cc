@@ -300,6 +300,30 @@ TEST_P(PlannedStreamOnK3Test, RefusesAShardThatIsCutInMidRun) {
   EXPECT_THAT(ErrorOfPass(*stream, ErrorKind::kIo), HasSubstr(shard.path.string()));
 }
 
+TEST_P(PlannedStreamOnK3Test, RefusesAShardThatIsWrittenToInMidRun) {
+  const auto stream = Make(kAmounts[1], options());
+  ASSERT_EQ(ErrorOfPass(*stream, ErrorKind::kIo), "");
+  const Shard& shard = checkpoint_.shards()[1];
+  {
+    std::fstream file(shard.path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(shard.bytes / 2));
+    file.put('x');
+  }
+  const std::string error = ErrorOfPass(*stream, ErrorKind::kIo);
+  EXPECT_THAT(error, HasSubstr(shard.path.string()));
+  EXPECT_THAT(error, HasSubstr("written to"));
+}
+
+TEST_P(PlannedStreamOnK3Test, RefusesAShardThatIsExtendedInMidRun) {
+  const auto stream = Make(kAmounts[1], options());
+  ASSERT_EQ(ErrorOfPass(*stream, ErrorKind::kIo), "");
+  const Shard& shard = checkpoint_.shards()[1];
+  std::filesystem::resize_file(shard.path, shard.bytes + 1);
+  const std::string error = ErrorOfPass(*stream, ErrorKind::kIo);
+  EXPECT_THAT(error, HasSubstr(shard.path.string()));
+  EXPECT_THAT(error, HasSubstr("extended"));
+}
+
 TEST_P(PlannedStreamOnK3Test, StaysReadableWhenShardsAreDeletedInMidRun) {
   const auto want = ExpectedPass(checkpoint_, true, AllExperts(checkpoint_));
   const auto stream = Make(kAmounts[1], options());

@@ -41,6 +41,7 @@ struct EngineOptions {
   std::optional<size_t> prefetch_layers;
   // Memory for experts that stay; unset: what the plan leaves.
   std::optional<uint64_t> expert_cache_bytes;
+  bool sessions = false;  // sessions will be saved or loaded: the plan keeps memory for it
 };
 
 // Where a pass stands, for a progress display.
@@ -90,6 +91,7 @@ class Sequence {
 
  private:
   friend class Engine;
+  friend struct EngineAccess;
   struct State;
   explicit Sequence(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
@@ -155,6 +157,7 @@ class Engine {
   EngineCounters counters() const;
 
  private:
+  friend struct EngineAccess;
   struct Parts;
   explicit Engine(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;

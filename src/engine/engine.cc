@@ -9,34 +9,18 @@
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/process_meter.h"
-#include "base/thread_pool.h"
-#include "checkpoint/checkpoint.h"
 #include "engine/cache_type.h"
+#include "engine/engine_parts.h"
 #include "engine/engine_plan.h"
 #include "kernels/isa.h"
-#include "model/sequence_state.h"
-#include "model/transformer.h"
-#include "residency/memory_plan.h"
-#include "residency/stream_factory.h"
 
 namespace kimi_k3 {
 
-struct Sequence::State {
-  State(const ModelConfig& config, const EngineOptions& options,
-        std::shared_ptr<std::atomic<size_t>> alive_count)
-      : state(config, options.context, CacheTypeOf(options.kv_cache)),
-        alive(std::move(alive_count)) {
-    ++*alive;
-  }
-  ~State() { --*alive; }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-
-  SequenceState state;
-  std::shared_ptr<std::atomic<size_t>> alive;  // sequences of this engine
-  std::vector<TokenId> tokens;
-  bool intact = true;
-};
+Sequence::State::State(const ModelConfig& config, const EngineOptions& options,
+                       std::shared_ptr<std::atomic<size_t>> alive_count)
+    : state(config, options.context, CacheTypeOf(options.kv_cache)), alive(std::move(alive_count)) {
+  ++*alive;
+}
 
 Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Sequence::Sequence(Sequence&&) noexcept = default;
@@ -65,31 +49,15 @@ IoOptions MakeIoOptions(const EngineOptions& options, const std::atomic<bool>& s
 
 }  // namespace
 
-// In the order of set-up: everything that the plan must know is in memory before the plan is made.
-struct Engine::Parts {
-  explicit Parts(const EngineOptions& given)
-      : checkpoint(OpenCheckpoint(given)),
-        options(ResolveOptions(given, checkpoint.config())),
-        tokenizer(LoadTokenizer(options, checkpoint.config())),
-        plan(MakeMemoryPlan(
-            checkpoint, MakePlanRequest(checkpoint, options, ReadProcessMeters().resident_bytes))),
-        pool(options.threads),
-        weights(MakeWeightStream(checkpoint, plan, MakeIoOptions(options, interrupted))),
-        transformer(checkpoint.config(), *weights, pool, plan.chunk_rows) {}
-
-  Checkpoint checkpoint;
-  EngineOptions options;
-  std::optional<Tokenizer> tokenizer;
-  MemoryPlan plan;
-  ThreadPool pool;
-  std::atomic<bool> interrupted{false};
-  std::unique_ptr<PlannedStream> weights;
-  Transformer transformer;
-  std::function<void(const PassProgress&)> progress;
-  uint64_t passes = 0;
-  uint64_t rows = 0;
-  std::shared_ptr<std::atomic<size_t>> sequences = std::make_shared<std::atomic<size_t>>(0);
-};
+Engine::Parts::Parts(const EngineOptions& given)
+    : checkpoint(OpenCheckpoint(given)),
+      options(ResolveOptions(given, checkpoint.config())),
+      tokenizer(LoadTokenizer(options, checkpoint.config())),
+      plan(MakeMemoryPlan(
+          checkpoint, MakePlanRequest(checkpoint, options, ReadProcessMeters().resident_bytes))),
+      pool(options.threads),
+      weights(MakeWeightStream(checkpoint, plan, MakeIoOptions(options, interrupted))),
+      transformer(checkpoint.config(), *weights, pool, plan.chunk_rows) {}
 
 Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Engine::Engine(Engine&&) noexcept = default;

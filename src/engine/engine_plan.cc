@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/model_folders.h"
 #include "engine/cache_type.h"
+#include "kimi_k3/session.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
 #include "residency/memory_limits.h"
@@ -78,7 +79,8 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
               [&config, threads, logit_bytes](size_t rows) {
                 return Workspace::Bytes(config, rows, threads) + rows * logit_bytes;
               },
-          .expert_cache_bytes = options.expert_cache_bytes};
+          .expert_cache_bytes = options.expert_cache_bytes,
+          .session_bytes = options.sessions ? kSessionBufferBytes : 0};
 }
 
 }  // namespace kimi_k3

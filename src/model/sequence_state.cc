@@ -81,6 +81,20 @@ void SequenceState::WriteCacheRow(size_t layer, size_t position, std::span<const
   }
 }
 
+std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
+  const size_t row_bytes = config_->mla.cache_width() * ElementBytes(cache_type_);
+  std::vector<std::span<std::byte>> stretches;
+  for (size_t l = config_->first_layer(); l < config_->end_layer(); ++l) {
+    if (config_->IsMla(l)) {
+      stretches.push_back(layers_[l].cache.span().first(positions * row_bytes));
+    } else {
+      stretches.push_back(std::as_writable_bytes(layers_[l].kda_state.span()));
+      stretches.push_back(std::as_writable_bytes(layers_[l].conv_tail.span()));
+    }
+  }
+  return stretches;
+}
+
 uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,
                               kernels::CacheType cache_type) {
   uint64_t bytes = 0;

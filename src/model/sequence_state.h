@@ -42,6 +42,12 @@ class SequenceState {
   // Counts `n` more positions as done.
   void Advance(size_t n) { positions_ += n; }
 
+  // All that the state holds after `positions` positions, as stretches of memory in a fixed order:
+  // of each layer the KDA state and then the tail, or the cache rows. positions <= max_positions().
+  std::vector<std::span<std::byte>> Stretches(size_t positions);
+  // The stretches have been filled with a state after `positions` positions.
+  void Restore(size_t positions) { positions_ = positions; }
+
   // Bytes that a state of this size takes when its cache is full; throws Error(kBudget) as above.
   static uint64_t Bytes(const ModelConfig& config, size_t max_positions,
                         kernels::CacheType cache_type);

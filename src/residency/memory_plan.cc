@@ -56,7 +56,7 @@ class Planner {
     plan_.stream.tile_bytes = kTileBytes;
     fixed_bytes_ = request.process_bytes + kAllowanceBytes + VectorBytes(config_) +
                    request.sequences * request.sequence_bytes +
-                   request.logit_rows * config_.vocabulary * sizeof(float);
+                   request.logit_rows * config_.vocabulary * sizeof(float) + request.session_bytes;
   }
 
   MemoryPlan Make() {
@@ -196,6 +196,9 @@ class Planner {
          fmt::format("{} of {}", pins, schedule_.steps().size() - moe_layers_)},
         {"expert cache", slot_bytes_ * plan_.stream.cached_slots,
          fmt::format("{} of {} experts", plan_.stream.cached_slots, experts_)}};
+    if (request_.session_bytes > 0) {
+      plan_.items.push_back({"session buffers", request_.session_bytes, "saving and loading"});
+    }
     plan_.total_bytes = Spent();
   }
 

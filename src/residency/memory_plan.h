@@ -26,6 +26,7 @@ struct PlanRequest {
   size_t logit_rows = 1;                             // rows of logits that exist at once
   std::function<uint64_t(size_t)> activation_bytes;  // of a pass of so many rows
   std::optional<uint64_t> expert_cache_bytes;        // unset: what is left after the pins
+  uint64_t session_bytes = 0;                        // for saving and loading sessions
 };
 
 struct PlanItem {

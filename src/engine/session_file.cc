@@ -1,0 +1,212 @@
+// The file of a session: a header, and sections of bytes in compressed, checksummed blocks.
+#include "engine/session_file.h"
+
+#include <fcntl.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "kimi_k3/session.h"
+
+namespace kimi_k3 {
+namespace {
+
+// A text editor or a transfer in text mode would break the line ends, and be found out.
+constexpr std::string_view kMagic = "\x89K3S\r\n\x1a\n";
+constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kLongestHeaderBytes = size_t{1} << 16;
+constexpr int kLevel = 1;
+// Numbers of a state are four bytes wide: equal bytes of neighbours, such as exponents, compress
+// once they stand together.
+constexpr size_t kPlanes = 4;
+
+// All first bytes, then all second bytes and so on; what is left over follows.
+void Split(std::span<const std::byte> block, std::byte* planes) {
+  const size_t n = block.size() / kPlanes;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t p = 0; p < kPlanes; ++p) planes[p * n + i] = block[i * kPlanes + p];
+  }
+  std::ranges::copy(block.subspan(n * kPlanes), planes + n * kPlanes);
+}
+
+void Join(const std::byte* planes, std::span<std::byte> block) {
+  const size_t n = block.size() / kPlanes;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t p = 0; p < kPlanes; ++p) block[i * kPlanes + p] = planes[p * n + i];
+  }
+  std::copy(planes + n * kPlanes, planes + block.size(), block.data() + n * kPlanes);
+}
+
+template <size_t n>
+std::array<std::byte, 4 * n> LittleEndian(const std::array<uint32_t, n>& numbers) {
+  std::array<std::byte, 4 * n> bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>(numbers[i / 4] >> (8 * (i % 4)) & 0xffU);
+  }
+  return bytes;
+}
+
+uint32_t FromLittleEndian(const std::byte* bytes) {
+  uint32_t number = 0;
+  for (size_t i = 0; i < 4; ++i) number |= static_cast<uint32_t>(bytes[i]) << (8 * i);
+  return number;
+}
+
+std::string HeaderText(const SessionHeader& header) {
+  return nlohmann::ordered_json{
+      {"model", header.model},          {"part", header.part},
+      {"kv_cache", header.kv_cache},    {"fingerprint", header.fingerprint},
+      {"context", header.context},      {"tokens", header.tokens},
+      {"note_bytes", header.note_bytes}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+SessionWriter::SessionWriter(const std::filesystem::path& path, const SessionHeader& header)
+    : file_(path),
+      context_(ZSTD_createCCtx()),
+      planes_(kBlockBytes),
+      packed_(ZSTD_compressBound(kBlockBytes)) {
+  if (context_ == nullptr) throw std::bad_alloc();
+  ZSTD_CCtx_setParameter(context_, ZSTD_c_compressionLevel, kLevel);
+  ZSTD_CCtx_setParameter(context_, ZSTD_c_checksumFlag, 1);
+  file_.Append(kMagic);
+  file_.Append(LittleEndian<2>({kSessionVersion, 0}));
+  bytes_ = kMagic.size() + 8;
+  const std::string text = HeaderText(header);
+  if (text.size() > kLongestHeaderBytes) Fail(ErrorKind::kRun, "the session's header is too long");
+  AppendBlock(std::as_bytes(std::span(text)));
+}
+
+SessionWriter::~SessionWriter() { ZSTD_freeCCtx(context_); }
+
+void SessionWriter::Append(std::span<const std::byte> section) {
+  while (!section.empty()) {
+    const size_t size = std::min(section.size(), kBlockBytes);
+    AppendBlock(section.first(size));
+    section = section.subspan(size);
+  }
+}
+
+void SessionWriter::AppendBlock(std::span<const std::byte> block) {
+  Split(block, planes_.data());
+  const size_t packed =
+      ZSTD_compress2(context_, packed_.data(), packed_.size(), planes_.data(), block.size());
+  if (ZSTD_isError(packed) != 0) {
+    Fail(ErrorKind::kRun, "cannot compress the session: {}", ZSTD_getErrorName(packed));
+  }
+  file_.Append(
+      LittleEndian<2>({static_cast<uint32_t>(block.size()), static_cast<uint32_t>(packed)}));
+  file_.Append(packed_.span().first(packed));
+  bytes_ += 8 + packed;
+}
+
+void SessionWriter::Commit() { file_.Commit(); }
+
+SessionReader::SessionReader(const std::filesystem::path& path)
+    : path_(path),
+      fd_(OpenForReading(path, O_NONBLOCK)),
+      file_bytes_(FileSizeBytes(fd_, path)),
+      context_(ZSTD_createDCtx()),
+      planes_(kBlockBytes),
+      packed_(ZSTD_compressBound(kBlockBytes)) {
+  if (context_ == nullptr) throw std::bad_alloc();
+  try {
+    ReadMagic();
+    ReadHeader();
+  } catch (...) {
+    ZSTD_freeDCtx(context_);
+    throw;
+  }
+}
+
+SessionReader::~SessionReader() { ZSTD_freeDCtx(context_); }
+
+void SessionReader::FailDamaged(const std::string& what) const {
+  Fail(ErrorKind::kIo, "{}: this session is damaged at offset {} ({}); it cannot be used",
+       path_.string(), at_, what);
+}
+
+void SessionReader::ReadMagic() {
+  std::array<std::byte, kMagic.size() + 8> front = {};
+  const size_t present = std::min<uint64_t>(front.size(), file_bytes_);
+  ReadExactly(fd_, path_, 0, std::span(front).first(present));
+  const size_t compared = std::min(present, kMagic.size());
+  if (present == 0 || std::memcmp(front.data(), kMagic.data(), compared) != 0) {
+    Fail(ErrorKind::kCheckpoint, "{}: is no session file of kimi_k3", path_.string());
+  }
+  if (present < front.size()) FailDamaged("the file ends here");
+  const uint32_t version = FromLittleEndian(front.data() + kMagic.size());
+  if (version != kSessionVersion) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: is a session of format {}, but this version of kimi_k3 knows only format {}",
+         path_.string(), version, kSessionVersion);
+  }
+  if (FromLittleEndian(front.data() + kMagic.size() + 4) != 0) FailDamaged("unknown flags");
+  at_ = front.size();
+}
+
+void SessionReader::ReadHeader() {
+  const BlockSizes sizes = ReadBlockSizes();
+  if (sizes.raw == 0 || sizes.raw > kLongestHeaderBytes) FailDamaged("the header's size");
+  std::string text(sizes.raw, '\0');
+  ReadBlock(sizes, std::as_writable_bytes(std::span(text)));
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    header_ = {.model = json.at("model"),
+               .part = json.at("part"),
+               .kv_cache = json.at("kv_cache"),
+               .fingerprint = json.at("fingerprint"),
+               .context = json.at("context"),
+               .tokens = json.at("tokens"),
+               .note_bytes = json.at("note_bytes")};
+  } catch (const nlohmann::json::exception& error) {
+    FailDamaged(error.what());
+  }
+  if (header_.note_bytes > kMostSessionNoteBytes) FailDamaged("the note's size");
+}
+
+SessionReader::BlockSizes SessionReader::ReadBlockSizes() {
+  std::array<std::byte, 8> front;
+  if (file_bytes_ - at_ < front.size()) FailDamaged("the file ends here");
+  ReadExactly(fd_, path_, at_, front);
+  const BlockSizes sizes = {.raw = FromLittleEndian(front.data()),
+                            .stored = FromLittleEndian(front.data() + 4)};
+  if (sizes.raw > kBlockBytes || sizes.stored > packed_.size()) FailDamaged("a block's size");
+  if (sizes.stored > file_bytes_ - at_ - front.size()) FailDamaged("the file ends in this block");
+  at_ += front.size();
+  return sizes;
+}
+
+void SessionReader::ReadBlock(BlockSizes sizes, std::span<std::byte> block) {
+  if (sizes.raw != block.size()) FailDamaged("a block's size");
+  const std::span<std::byte> packed = packed_.span().first(sizes.stored);
+  ReadExactly(fd_, path_, at_, packed);
+  // The checksum that every frame ends with is compared here.
+  const size_t raw =
+      ZSTD_decompressDCtx(context_, planes_.data(), block.size(), packed.data(), packed.size());
+  if (ZSTD_isError(raw) != 0) FailDamaged(ZSTD_getErrorName(raw));
+  if (raw != block.size()) FailDamaged("a block's contents are too short");
+  Join(planes_.data(), block);
+  at_ += sizes.stored;
+}
+
+void SessionReader::Read(std::span<std::byte> section) {
+  while (!section.empty()) {
+    const size_t size = std::min(section.size(), kBlockBytes);
+    ReadBlock(ReadBlockSizes(), section.first(size));
+    section = section.subspan(size);
+  }
+}
+
+void SessionReader::ExpectEnd() const {
+  if (at_ != file_bytes_) FailDamaged("more follows than belongs to it");
+}
+
+}  // namespace kimi_k3

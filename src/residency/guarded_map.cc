@@ -112,6 +112,8 @@ GuardedMap::GuardedMap(const std::filesystem::path& path, uint64_t expected_byte
          path_.string(), expected_bytes, std::generic_category().message(errno));
   }
   data_ = static_cast<const std::byte*>(map);
+  // What is needed is asked for ahead; a fault is to fetch nothing else.
+  madvise(map, expected_bytes, MADV_RANDOM);
   const std::scoped_lock lock(slots_mutex);
   for (Slot& slot : Slot::All()) {
     if (slot.begin.load(std::memory_order_relaxed) != 0) continue;
@@ -137,19 +139,22 @@ GuardedMap::~GuardedMap() {
   munmap(const_cast<std::byte*>(data_), size_bytes_);
 }
 
-void GuardedMap::LetGo(uint64_t offset, uint64_t bytes, bool forget) const {
+void GuardedMap::LetGo(uint64_t offset, uint64_t bytes) const {
   // A fault maps its neighbours too, up to this window; those that nobody asked for must go as
   // well, or the process would grow. Where one of them is in use it comes back with a minor fault.
   constexpr uint64_t kFaultAroundBytes = uint64_t{64} << 10;
   const uint64_t begin = offset / kFaultAroundBytes * kFaultAroundBytes;
   const uint64_t end =
       (offset + bytes + kFaultAroundBytes - 1) / kFaultAroundBytes * kFaultAroundBytes;
-  const uint64_t length = std::min(end, size_bytes_) - begin;
-  madvise(const_cast<std::byte*>(data_) + begin, length, MADV_DONTNEED);
-  if (forget) {
-    posix_fadvise(fd_.get(), static_cast<off_t>(begin), static_cast<off_t>(length),
-                  POSIX_FADV_DONTNEED);
-  }
+  madvise(const_cast<std::byte*>(data_) + begin, std::min(end, size_bytes_) - begin, MADV_DONTNEED);
+}
+
+void GuardedMap::Forget(uint64_t offset, uint64_t bytes) const {
+  const uint64_t begin = (offset + page_bytes - 1) / page_bytes * page_bytes;
+  const uint64_t end = std::min(offset + bytes, size_bytes_) / page_bytes * page_bytes;
+  if (begin >= end) return;
+  posix_fadvise(fd_.get(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                POSIX_FADV_DONTNEED);
 }
 
 void GuardedMap::CheckIntact() const {

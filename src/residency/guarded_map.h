@@ -37,8 +37,11 @@ class GuardedMap {
   // Throws Error(kIo) if the file was cut, extended or written to since it was mapped.
   void CheckUnchanged() const { version_.CheckUnchanged(fd_, path_); }
 
-  // The pages of [offset, offset + bytes) need not stay resident. forget: nor in the page cache.
-  void LetGo(uint64_t offset, uint64_t bytes, bool forget) const;
+  // The pages of [offset, offset + bytes) need not stay resident.
+  void LetGo(uint64_t offset, uint64_t bytes) const;
+  // Those that lie wholly inside need not stay in the page cache either. The system may take a
+  // millisecond for it, whatever the length: for long ranges that were let go a while ago.
+  void Forget(uint64_t offset, uint64_t bytes) const;
 
  private:
   struct Slot;

@@ -102,7 +102,7 @@ uint64_t IoChannel::ReadRange(const Checkpoint& checkpoint, const ByteRange& ran
   const GuardedMap& map = maps[range.shard];
   std::memcpy(out.data(), map.data() + range.offset, range.bytes);
   map.CheckIntact();
-  map.LetGo(range.offset, range.bytes, false);
+  map.LetGo(range.offset, range.bytes);
   return BlocksOf(range).bytes;
 }
 

@@ -91,8 +91,27 @@ class MappedLanding : public Landing {
     // Reads only make pages present, nothing is ever stored there.
     return const_cast<std::byte*>((*maps_)[blocks.shard].data()) + blocks.offset;
   }
-  void LetGo(const ByteRange& blocks) const {
-    (*maps_)[blocks.shard].LetGo(blocks.offset, blocks.bytes, drop_behind_);
+  void LetGo(const ByteRange& blocks) {
+    (*maps_)[blocks.shard].LetGo(blocks.offset, blocks.bytes);
+    if (drop_behind_) Forget(blocks);
+  }
+  // Collects what the page cache is to forget and tells it rarely.
+  void Forget(const ByteRange& blocks) {
+    constexpr uint64_t kForgottenAtOnceBytes = uint64_t{64} << 20;
+    ByteRange* last = behind_.empty() ? nullptr : &behind_.back();
+    if (last != nullptr && last->shard == blocks.shard &&
+        last->offset + last->bytes == blocks.offset) {
+      last->bytes += blocks.bytes;
+    } else {
+      behind_.push_back(blocks);
+    }
+    behind_bytes_ += blocks.bytes;
+    if (behind_bytes_ < kForgottenAtOnceBytes) return;
+    for (const ByteRange& range : behind_) {
+      (*maps_)[range.shard].Forget(range.offset, range.bytes);
+    }
+    behind_.clear();
+    behind_bytes_ = 0;
   }
 
   LandingShape shape_;
@@ -101,6 +120,8 @@ class MappedLanding : public Landing {
   bool drop_behind_;
   std::deque<ByteRange> tiles_;
   std::vector<std::vector<ByteRange>> slots_;
+  std::vector<ByteRange> behind_;  // let go, not yet forgotten
+  uint64_t behind_bytes_ = 0;
 };
 
 }  // namespace

@@ -37,7 +37,8 @@ TEST_F(GuardedMapTest, ShowsTheFile) {
   const GuardedMap map(path_, kBytes);
   EXPECT_TRUE(AllAsWritten(map));
   map.CheckIntact();
-  map.LetGo(100, kBytes - 100, true);
+  map.LetGo(100, kBytes - 100);
+  map.Forget(100, kBytes - 100);
   EXPECT_TRUE(AllAsWritten(map));
 }
 

@@ -93,7 +93,7 @@ flat() {
 }
 
 fio_rate() {  # fio_rate options...: GB/s of the checkpoint's second shard
-  fio --name=read --filename="$(find "$mid" -name 'model-00002-*')" --ioengine=io_uring --direct=1 --rw=read --bs=1M \
+  fio --name=read --filename="$(echo "$mid"/model-00002-*)" --ioengine=io_uring --direct=1 --rw=read --bs=1M \
     --iodepth=16 --time_based --runtime=5 --output-format=json "$@" |
     python3 -c 'import json,sys; print(round(json.load(sys.stdin)["jobs"][0]["read"]["bw_bytes"] / 1e9, 2))'
 }

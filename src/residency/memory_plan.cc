@@ -17,8 +17,11 @@ namespace {
 
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
 constexpr uint64_t kTileBytes = kMegabyte;
-// Fits the last-level cache of most processors beside one expert, and keeps a fast drive busy.
+// Fits the last-level cache of most processors beside one expert, and keeps a fast drive busy while
+// compute takes tiles from it.
 constexpr uint64_t kRingBytes = 16 * kMegabyte;
+// Keeps a fast drive busy while compute is with experts or pinned matrices.
+constexpr uint64_t kFullRingBytes = 64 * kMegabyte;
 constexpr uint64_t kLeastRingBytes = 4 * kMegabyte;
 constexpr size_t kLeastSlots = 4;
 constexpr size_t kFullSlots = 16;
@@ -62,13 +65,15 @@ class Planner {
   MemoryPlan Make() {
     TakeTheLeast();
     plan_.chunk_rows = MostRows(std::min(request_.chunk_rows, kShortPromptRows));
-    GrowRing();
+    GrowRing(kRingBytes);
     if (moe_layers_ > 0) {
       const size_t full = std::max(plan_.stream.passing_slots, std::min(kFullSlots, experts_));
       plan_.stream.passing_slots =
           std::min<size_t>(full, plan_.stream.passing_slots + Left() / slot_bytes_);
     }
     plan_.chunk_rows = MostRows(std::max(plan_.chunk_rows, request_.chunk_rows));
+    // A matrix that stays saves more than a larger ring where everything fits.
+    if (Left() < schedule_.trunk_bytes() + schedule_.head_bytes()) GrowRing(kFullRingBytes);
     if (request_.expert_cache_bytes) CacheExperts(*request_.expert_cache_bytes);
     Pin();
     if (!request_.expert_cache_bytes) CacheExperts(Left());
@@ -113,9 +118,9 @@ class Planner {
          FormatByteSize(request_.sequences * request_.sequence_bytes));
   }
 
-  void GrowRing() {
+  void GrowRing(uint64_t wanted) {
     const uint64_t most = plan_.stream.ring_bytes + BlockFloor(Left());
-    plan_.stream.ring_bytes = std::max(plan_.stream.ring_bytes, std::min(RingOf(kRingBytes), most));
+    plan_.stream.ring_bytes = std::max(plan_.stream.ring_bytes, std::min(RingOf(wanted), most));
   }
 
   // The most rows of a pass, up to `wanted`, that the budget allows.
@@ -185,7 +190,7 @@ class Planner {
         {"state and latent cache", request_.sequences * request_.sequence_bytes,
          fmt::format("{} x {} positions", request_.sequences, request_.context)},
         {"logits", request_.logit_rows * config_.vocabulary * sizeof(float),
-         fmt::format("{} rows", request_.logit_rows)},
+         fmt::format("{} row{}", request_.logit_rows, request_.logit_rows == 1 ? "" : "s")},
         {"activations", request_.activation_bytes(plan_.chunk_rows),
          fmt::format("chunk of {} rows", plan_.chunk_rows)},
         {"tile ring", plan_.stream.ring_bytes,

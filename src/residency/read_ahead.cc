@@ -10,6 +10,10 @@ namespace {
 // Pinned matrices are fetched in reads of this size.
 constexpr uint64_t kPinChunkBytes = uint64_t{2} << 20;
 
+// What has landed is best multiplied while the last-level cache of most processors still holds it,
+// beside one expert.
+constexpr uint64_t kWarmBytes = uint64_t{16} << 20;
+
 Transfer::Kind KindOf(const PassStep& step) {
   return step.kind == StepKind::kHead ? Transfer::Kind::kHead : Transfer::Kind::kTrunk;
 }
@@ -124,14 +128,23 @@ std::optional<ReadRequest> ReadAhead::NextPinChunk(const PassStep& step, Pin& pi
   return ReadRequest{&transfer, range.shard, offset, pin.landed + begin, bytes, needed};
 }
 
+bool ReadAhead::ComputeIsElsewhere() const {
+  const auto steps = schedule_->steps();
+  return reached_ < steps.size() &&
+         (steps[reached_].kind == StepKind::kExperts || pins_[reached_].is_pin);
+}
+
 std::optional<ReadRequest> ReadAhead::NextTile(const PassStep& step) {
   const ByteRange range = step.RangeOf(next_tile_);
   const ByteRange blocks = BlocksOf(range);
+  const bool cold = !tiles_.empty() && tile_bytes_ + blocks.bytes > kWarmBytes;
+  if (cold && !ComputeIsElsewhere()) return std::nullopt;
   std::byte* place = landing_->PlaceTile(blocks);
   if (place == nullptr) return std::nullopt;
   const uint64_t lead = range.offset - blocks.offset;
-  AheadTile& ahead = tiles_.emplace_back(
-      AheadTile{next_step_, next_tile_, place + lead, {KindOf(step), 1, std::nullopt}});
+  AheadTile& ahead = tiles_.emplace_back(AheadTile{
+      next_step_, next_tile_, place + lead, blocks.bytes, {KindOf(step), 1, std::nullopt}});
+  tile_bytes_ += blocks.bytes;
   ++next_tile_;
   return ReadRequest{&ahead.transfer, range.shard,  blocks.offset,
                      place,           blocks.bytes, lead + range.bytes};
@@ -146,6 +159,7 @@ const std::byte* ReadAhead::OldestTile() const { return tiles_.front().data; }
 
 void ReadAhead::ReleaseOldestTile() {
   landing_->ReleaseOldestTile();
+  tile_bytes_ -= tiles_.front().bytes;
   tiles_.pop_front();
 }
 

@@ -70,6 +70,7 @@ class ReadAhead {
     size_t step;
     size_t tile;
     const std::byte* data;
+    uint64_t bytes;  // that it takes of the ring
     Transfer transfer;
   };
   struct Pin {
@@ -86,6 +87,8 @@ class ReadAhead {
 
   bool SkipToWork();
   bool BeyondLimit() const;
+  // Compute is in a step that takes nothing from the ring: all of it may fill meanwhile.
+  bool ComputeIsElsewhere() const;
   std::optional<ReadRequest> NextPinChunk(const PassStep& step, Pin& pin);
   std::optional<ReadRequest> NextTile(const PassStep& step);
 
@@ -94,6 +97,7 @@ class ReadAhead {
   std::optional<size_t> layers_ahead_;
   std::vector<Pin> pins_;  // by step
   std::deque<AheadTile> tiles_;
+  uint64_t tile_bytes_ = 0;  // of all of them
   // Passes are counted; `pass_` is the one compute has begun, 0 before the first.
   uint64_t pass_ = 0;
   bool with_head_ = false;

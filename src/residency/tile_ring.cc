@@ -5,24 +5,19 @@ namespace kimi_k3 {
 
 std::optional<uint64_t> TileRing::Take(uint64_t bytes) {
   uint64_t begin = 0;
-  if (pieces_.empty()) {
-    if (bytes > bytes_) return std::nullopt;
-  } else {
-    const uint64_t oldest = pieces_.front().begin;
-    const uint64_t newest = pieces_.back().end;
-    if (newest > oldest) {  // in use: [oldest, newest)
-      if (bytes <= bytes_ - newest) {
-        begin = newest;
-      } else if (bytes > oldest) {
-        return std::nullopt;
-      }
-    } else {  // wrapped; free: [newest, oldest)
-      if (bytes > oldest - newest) return std::nullopt;
-      begin = newest;
-    }
+  for (const auto& [piece_begin, piece_end] : pieces_) {
+    if (piece_begin - begin >= bytes) break;
+    begin = piece_end;
   }
-  pieces_.push_back({begin, begin + bytes});
+  if (bytes > bytes_ - begin) return std::nullopt;
+  pieces_.emplace(begin, begin + bytes);
+  order_.push_back(begin);
   return begin;
+}
+
+void TileRing::ReleaseOldest() {
+  pieces_.erase(order_.front());
+  order_.pop_front();
 }
 
 }  // namespace kimi_k3

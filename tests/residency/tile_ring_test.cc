@@ -35,6 +35,23 @@ TEST(TileRing, RefusesAPieceThatIsLargerThanItself) {
   EXPECT_EQ(ring.Take(101), std::nullopt);
 }
 
+TEST(TileRing, KeepsToItsBeginningWhileLittleIsInIt) {
+  TileRing ring(100);
+  ring.Take(10);
+  for (uint64_t i = 1; i < 20; ++i) {
+    EXPECT_EQ(ring.Take(10), i % 2 * 10);
+    ring.ReleaseOldest();
+  }
+}
+
+TEST(TileRing, UsesAllOfItselfWhenItFills) {
+  TileRing ring(100);
+  for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(ring.Take(10), i * 10);
+  EXPECT_EQ(ring.Take(1), std::nullopt);
+  for (int i = 0; i < 9; ++i) ring.ReleaseOldest();
+  EXPECT_EQ(ring.Take(10), 0U);
+}
+
 TEST(TileRing, PiecesNeverOverlapAndAlwaysLieInside) {
   std::mt19937 random(1);
   for (const uint64_t bytes : {7U, 64U, 1000U}) {

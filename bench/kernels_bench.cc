@@ -15,11 +15,11 @@
 #include "kernels/elementwise.h"
 #include "kernels/isa.h"
 #include "kernels/latent_attention.h"
+#include "kernels/limits.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/router.h"
 #include "kernels/short_conv.h"
-#include "kernels_limits.h"
 
 namespace kimi_k3::bench {
 namespace {
@@ -78,11 +78,11 @@ void Compare(benchmark::State& state, const std::string& unit, Kernel kernel, Li
   std::vector<double> ratios;
   kernel();
   for (auto _ : state) {
-    const double start = ThreadSeconds();
+    const double start = kernels::ThreadSeconds();
     const double work = kernel();
-    const double middle = ThreadSeconds();
+    const double middle = kernels::ThreadSeconds();
     const double limit_work = limit();
-    const double end = ThreadSeconds();
+    const double end = kernels::ThreadSeconds();
     kernel_rates.push_back(work / (middle - start));
     limit_rates.push_back(limit_work / (end - middle));
     ratios.push_back(kernel_rates.back() / limit_rates.back());
@@ -106,7 +106,7 @@ void OneRow(benchmark::State& state, WeightType type, size_t rows, size_t column
         return static_cast<double>(matrix.bytes().size());
       },
       [&] {
-        benchmark::DoNotOptimize(ReadAll(matrix.bytes()));
+        benchmark::DoNotOptimize(kernels::ReadAll(matrix.bytes()));
         return static_cast<double>(matrix.bytes().size());
       });
 }
@@ -124,7 +124,7 @@ void ManyRows(benchmark::State& state, WeightType type, size_t rows, size_t colu
         benchmark::DoNotOptimize(y.data());
         return static_cast<double>(x_rows * rows * columns);
       },
-      [] { return RunMultiplyAdds(200000); });
+      [] { return kernels::RunMultiplyAdds(200000); });
 }
 
 void Attention(benchmark::State& state, kernels::CacheType type) {
@@ -146,7 +146,7 @@ void Attention(benchmark::State& state, kernels::CacheType type) {
         benchmark::DoNotOptimize(out.data());
         return static_cast<double>(positions * kHeads * (kWidth + kLatent));
       },
-      [] { return RunMultiplyAdds(200000); });
+      [] { return kernels::RunMultiplyAdds(200000); });
 }
 
 // The states of 96 heads pass through once; read and written, so the limit counts them twice.
@@ -171,7 +171,7 @@ void DeltaRule(benchmark::State& state) {
         return 2.0 * static_cast<double>(bytes.size());
       },
       [&] {
-        benchmark::DoNotOptimize(ReadAll(bytes));
+        benchmark::DoNotOptimize(kernels::ReadAll(bytes));
         return static_cast<double>(bytes.size());
       });
 }
@@ -179,10 +179,10 @@ void DeltaRule(benchmark::State& state) {
 void SmallKernels(benchmark::State& state, void (*body)(std::vector<float>&)) {
   std::vector<float> values = Numbers(1 << 16);
   for (auto _ : state) {
-    const double start = ThreadSeconds();
+    const double start = kernels::ThreadSeconds();
     body(values);
     benchmark::DoNotOptimize(values.data());
-    state.SetIterationTime(ThreadSeconds() - start);
+    state.SetIterationTime(kernels::ThreadSeconds() - start);
   }
 }
 

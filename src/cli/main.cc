@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "cli/bench_command.h"
 #include "cli/exit_code.h"
 #include "cli/plan_command.h"
 #include "cli/run_command.h"
@@ -45,6 +46,7 @@ int Main(int argc, char** argv) {
       "small, 5 read or write failed, 130 interrupted.");
   RunOptions run_options;
   AddRunOptions(app, run_options);
+  AddBenchCommand(app);
   AddPlanCommand(app);
   AddSynthCommand(app);
   AddTokenizeCommand(app);

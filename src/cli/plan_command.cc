@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/process_meter.h"
@@ -19,7 +18,7 @@
 #include "cli/flag_group.h"
 #include "cli/model_flags.h"
 #include "engine/engine_plan.h"
-#include "kernels/matmul.h"
+#include "engine/machine_speed.h"
 #include "kimi_k3/tokenizer.h"
 #include "residency/drive_probe.h"
 #include "residency/memory_limits.h"
@@ -28,8 +27,6 @@
 
 namespace kimi_k3 {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // What was measured on this machine, and what it makes of the plan.
 struct Estimate {
@@ -41,32 +38,6 @@ struct Estimate {
 };
 
 constexpr size_t kManyRows = 16;
-
-// Stored bytes of a bf16 matrix that all threads together multiply with `rows` rows in a second.
-// The matrix is larger than the caches, as weights are that come from memory or from a drive.
-double MeasureCompute(ThreadPool& pool, size_t rows) {
-  constexpr size_t kColumns = 4096;
-  constexpr size_t kOutputs = 8192;
-  constexpr auto kTime = std::chrono::milliseconds(150);
-  AlignedBuffer<uint16_t> weights(kColumns * kOutputs);
-  std::fill_n(weights.data(), weights.size(), uint16_t{0x3f80});
-  std::vector<float> x(kColumns * rows, 1.0F);
-  std::vector<float> y(kOutputs * rows);
-  const kernels::WeightView view = {kernels::WeightType::kBf16, kOutputs, kColumns,
-                                    reinterpret_cast<const std::byte*>(weights.data()), nullptr};
-  const auto start = Clock::now();
-  double bytes = 0;
-  double seconds = 0;
-  while (Clock::now() - start < kTime) {
-    pool.For(kOutputs, 8, [&](size_t, size_t begin, size_t end) {
-      kernels::MatMul(view.Rows(begin, end - begin), x.data(), kColumns, rows, y.data() + begin,
-                      kOutputs);
-    });
-    bytes += static_cast<double>(weights.size() * sizeof(uint16_t));
-    seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  }
-  return bytes / seconds;
-}
 
 // Reading and multiplying overlap, so a pass takes as long as the slower of them.
 double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan, const Estimate& estimate,
@@ -87,8 +58,9 @@ Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const Pla
   estimate.drive =
       MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
   ThreadPool pool(options.engine.threads);
-  estimate.weights_per_second_one_row = MeasureCompute(pool, 1);
-  estimate.weights_per_second_many_rows = MeasureCompute(pool, kManyRows);
+  ProductMeter meter(pool, kernels::WeightType::kBf16);
+  estimate.weights_per_second_one_row = meter.BytesPerSecond(1);
+  estimate.weights_per_second_many_rows = meter.BytesPerSecond(kManyRows);
   estimate.token_seconds = PassSeconds(checkpoint, plan, estimate, 1, true);
   const size_t full = options.prompt_tokens / plan.chunk_rows;
   const size_t rest = options.prompt_tokens % plan.chunk_rows;

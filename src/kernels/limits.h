@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-namespace kimi_k3::bench {
+namespace kimi_k3::kernels {
 
 // Reads every byte in order and returns a value that depends on all of them.
 unsigned long long ReadAll(std::span<const std::byte> bytes);
@@ -18,4 +18,4 @@ double RunMultiplyAdds(size_t rounds);
 // time.
 double ThreadSeconds();
 
-}  // namespace kimi_k3::bench
+}  // namespace kimi_k3::kernels

@@ -1,16 +1,16 @@
 // A plain read loop and a multiply-add loop, one compiled for each instruction set of the kernels.
-#include "kernels_limits.h"
+#include "kernels/limits.h"
 
 #include <cstdint>
 #include <ctime>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels_limits.cc"
+#define HWY_TARGET_INCLUDE "kernels/limits.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kimi_k3::bench::HWY_NAMESPACE {
+namespace kimi_k3::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 uint64_t ReadTarget(const uint8_t* p, size_t n) {
@@ -48,11 +48,11 @@ double MultiplyAddTarget(size_t rounds, float* sink) {
   return static_cast<double>(rounds) * kChains * static_cast<double>(hn::Lanes(d));
 }
 
-}  // namespace kimi_k3::bench::HWY_NAMESPACE
+}  // namespace kimi_k3::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kimi_k3::bench {
+namespace kimi_k3::kernels {
 
 HWY_EXPORT(ReadTarget);
 HWY_EXPORT(MultiplyAddTarget);
@@ -76,5 +76,5 @@ double ThreadSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-}  // namespace kimi_k3::bench
+}  // namespace kimi_k3::kernels
 #endif  // HWY_ONCE

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "base/byte_size.h"
@@ -120,6 +121,9 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
   std::vector<Row> model_rows;
   model_rows.reserve(rows.size());
   for (const PassRow& row : rows) {
+    if (row.sequence->state_->alive != parts_->sequences) {
+      throw std::logic_error("a sequence is run by the engine that made it");
+    }
     if (!row.sequence->intact()) {
       Fail(ErrorKind::kRun,
            "this text's state was lost when an earlier pass failed; start it anew");

@@ -18,7 +18,8 @@ Transformer::Transformer(const ModelConfig& config, WeightStream& weights, Paral
                          size_t max_rows)
     : compute_{config, weights, parallel},
       vectors_(LoadModelVectors(config, weights)),
-      workspace_(config, max_rows, parallel.parts()) {}
+      workspace_(config, max_rows, parallel.parts()),
+      mix_scratch_(parallel.parts(), MixScratch(config.BlocksBefore(config.end_layer()) + 1)) {}
 
 void Transformer::Forward(std::span<const Row> rows, std::span<float> logits) {
   const std::vector<RowRun> runs = RowRuns(rows);
@@ -104,13 +105,12 @@ void Transformer::Logits(std::span<const Row> rows, size_t wanted, std::span<flo
 
 void Transformer::Mix(const MixVector& mix, size_t blocks, size_t rows, float* out) {
   const size_t hidden = compute_.config.hidden;
-  compute_.parallel.For(rows, 1, [&](size_t, size_t begin, size_t end) {
-    std::vector<const float*> sources(blocks + 1);
-    std::vector<float> scores(blocks + 1);
+  compute_.parallel.For(rows, 1, [&](size_t part, size_t begin, size_t end) {
+    auto& [sources, scores] = mix_scratch_[part];
     for (size_t r = begin; r < end; ++r) {
       for (size_t b = 0; b < blocks; ++b) sources[b] = workspace_.Block(b) + r * hidden;
       sources[blocks] = workspace_.residual() + r * hidden;
-      kernels::AttentionResidual(sources.data(), sources.size(), mix.data(),
+      kernels::AttentionResidual(sources.data(), blocks + 1, mix.data(),
                                  compute_.config.rms_epsilon, scores.data(), out + r * hidden,
                                  hidden);
     }

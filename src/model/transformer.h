@@ -52,6 +52,13 @@ class Transformer {
   Compute compute_;
   ModelVectors vectors_;
   Workspace workspace_;
+  // What each part of a parallel loop needs for an attention residual.
+  struct MixScratch {
+    explicit MixScratch(size_t blocks) : sources(blocks), scores(blocks) {}
+    std::vector<const float*> sources;
+    std::vector<float> scores;
+  };
+  std::vector<MixScratch> mix_scratch_;
   std::function<void(size_t)> observer_;
 };
 

@@ -194,6 +194,10 @@ TEST_F(Passes, MisuseLeavesTheSequencesIntact) {
   EXPECT_THROW(engine_.Forward({}, {}), std::logic_error);
   const std::vector<PassRow> apart = {{&a_, 1, false}, {&b_, 1, false}, {&a_, 1, false}};
   EXPECT_THROW(engine_.Forward(apart, {}), std::logic_error);
+  const Engine other = Engine::Open(GoldenOptions("k3", 8));
+  Sequence foreign = other.NewSequence();
+  const std::vector<PassRow> mixed = {{&a_, 1, false}, {&foreign, 1, false}};
+  EXPECT_THROW(engine_.Forward(mixed, {}), std::logic_error);
   const std::vector<PassRow> no_room = {{&a_, 1, true}};
   EXPECT_THROW(engine_.Forward(no_room, {}), std::logic_error);
   EXPECT_TRUE(a_.intact());

@@ -20,11 +20,32 @@ QUESTIONS = 20
 GREEDY = 48
 
 
-def _excerpt(data, name):
-    """The beginning of the second held-out chapter."""
+def _chapter(data, name):
+    """The second held-out chapter."""
     stream = data.stream(f"{name}.held_out")
     ends = np.flatnonzero(stream == data.tokenizer.special["[EOS]"])
-    return stream[ends[1] + 1 : ends[1] + 1 + EXCERPT].tolist()
+    return stream[ends[1] + 1 : ends[2]]
+
+
+def _excerpt(data, name):
+    """Its beginning."""
+    return _chapter(data, name)[:EXCERPT].tolist()
+
+
+def _whole_chapter(model, data, name, out):
+    ids = _chapter(data, name)
+    (out / f"{name}.txt").write_text(data.tokenizer.decode(ids.tolist()))
+    nats = evaluate.nats(model, evaluate.windows(ids))
+    size = int(data.byte_lengths[ids[1:]].sum())
+    return {
+        "name": name,
+        "text_file": f"{name}.txt",
+        "ids": len(ids),
+        "window": evaluate.WINDOW,
+        "nats": nats,
+        "bytes": size,
+        "bits_per_byte": nats / math.log(2) / size,
+    }
 
 
 @torch.no_grad()
@@ -81,6 +102,12 @@ def _questions(model, data):
     return cases
 
 
+def _verses(model, data):
+    """Every verse taught, and whether it comes back word for word with thinking off."""
+    known = evaluate.recalled(model, data, verses.QUESTIONS[0])
+    return [{"reference": r, "text": text, "word_for_word": known[r]} for r, text in data.lessons.items()]
+
+
 def write(data, folder, out):
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -91,8 +118,10 @@ def write(data, folder, out):
         "computed_with": f"PyTorch {torch.__version__.split('+')[0]}, float32",
         "vocabulary_size": model.g.vocab,
         "excerpts": [_logits(model, data, name, out) for name in TEXTS],
+        "chapters": [_whole_chapter(model, data, name, out) for name in TEXTS],
         "greedy": _greedy_cases(model, data),
         "questions": _questions(model, data),
+        "verses": _verses(model, data),
     }
     (out / "reference.json").write_text(json.dumps(reference) + "\n")
     return reference

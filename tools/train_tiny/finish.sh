@@ -21,9 +21,27 @@ cd "$here"
 jemalloc=$(find "$work/packages/root" -name 'libjemalloc.so.2' -print -quit)
 export OMP_NUM_THREADS=1 LD_PRELOAD="$jemalloc" MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always
 
-"$python" -m k3tiny.export --data "$work/data" --weights "$work/run/best.pt" --out "$model"
-"$python" -m k3tiny.measure --data "$work/data" --model "$model" --weights "$work/run/best.pt" --out "$work/figures.json"
-cp "$work/run/log.jsonl" "$model/training_log.jsonl"
-"$python" -m k3tiny.plot --log "$model/training_log.jsonl" --out "$model/loss.svg"
-"$python" -m k3tiny.card --figures "$work/figures.json" --model "$model" --log "$model/training_log.jsonl" --out "$model/README.md"
-"$python" -m k3tiny.reference --data "$work/data" --model "$model" --out "$tests"
+# All of it in WORK first: weights, figures and reference data must never be of two runs.
+new=$work/result
+rm -rf "$new"
+mkdir -p "$new/model" "$new/tests"
+"$python" -m k3tiny.export --data "$work/data" --weights "$work/run/best.pt" --out "$new/model"
+"$python" -m k3tiny.measure --data "$work/data" --model "$new/model" --weights "$work/run/best.pt" --out "$work/figures.json"
+cp "$work/run/log.jsonl" "$new/model/training_log.jsonl"
+"$python" -m k3tiny.plot --log "$new/model/training_log.jsonl" --out "$new/model/loss.svg"
+"$python" -m k3tiny.card --figures "$work/figures.json" --model "$new/model" --log "$new/model/training_log.jsonl" \
+  --packages "$work/packages" --out "$new/model/README.md"
+"$python" -m k3tiny.reference --data "$work/data" --model "$new/model" --out "$new/tests"
+
+# deliver FROM TO: each file beside its place first, then renamed.
+deliver() {
+  local file
+  for file in "$1"/*; do
+    cp "$file" "$2/.new"
+    sync "$2/.new"
+    mv "$2/.new" "$2/$(basename "$file")"
+  done
+}
+deliver "$new/model" "$model"
+deliver "$new/tests" "$tests"
+echo "in $model and $tests"

@@ -11,13 +11,19 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/kimi_k3/train_tiny}
 steps=${STEPS:-1200}
 seed=${SEED:-1}
+model=$(realpath -m "${MODEL_DIR:-$here/../../models/tiny}")
+tests=$(realpath -m "${TEST_DATA_DIR:-$here/../../tests/data/tiny}")
 packages=(r-cran-janeaustenr bible-kjv bible-kjv-text libjemalloc2)
 mkdir -p "$work/packages" "$work/run"
 work=$(cd "$work" && pwd)
 
+fail() { echo "train.sh: $*" >&2; exit 1; }
 for tool in python3 gcc g++ dpkg apt-get; do
-  command -v "$tool" >/dev/null || { echo "train.sh: $tool is needed" >&2; exit 1; }
+  command -v "$tool" >/dev/null || fail "$tool is needed"
 done
+python3 -c 'import ensurepip, venv' 2>/dev/null || fail "Python's venv is needed: package python3-venv"
+headers=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+[[ -f $headers/Python.h ]] || fail "Python's headers are needed, by torch.compile: package python3-dev"
 
 if [[ ! -x $work/venv/bin/python ]]; then
   python3 -m venv "$work/venv"
@@ -26,9 +32,14 @@ fi
 
 for package in "${packages[@]}"; do
   if ! compgen -G "$work/packages/${package}_*.deb" >/dev/null; then
-    (cd "$work/packages" && apt-get download "$package")
+    # Moved when it is whole, so that a broken download is not taken for a package.
+    partial=$(mktemp -d "$work/packages/partial.XXXXXX")
+    (cd "$partial" && apt-get download "$package") || fail "$package cannot be fetched; 'apt-get update' may help"
+    mv "$partial/${package}"_*.deb "$work/packages/"
+    rm -r "$partial"
   fi
-  dpkg -x "$work/packages/${package}"_*.deb "$work/packages/root"
+  debs=("$work/packages/${package}"_*.deb)
+  dpkg -x "${debs[-1]}" "$work/packages/root"
 done
 
 cd "$here"
@@ -41,4 +52,4 @@ jemalloc=$(find "$work/packages/root" -name 'libjemalloc.so.2' -print -quit)
 env OMP_NUM_THREADS=1 LD_PRELOAD="$jemalloc" MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always \
   "$work/venv/bin/python" -m k3tiny.train --data "$work/data" --out "$work/run" --steps "$steps" --seed "$seed"
 
-"$here/finish.sh" "$work" "${MODEL_DIR:-$here/../../models/tiny}" "${TEST_DATA_DIR:-$here/../../tests/data/tiny}"
+"$here/finish.sh" "$work" "$model" "$tests"

@@ -1,7 +1,9 @@
 """Measures an exported checkpoint in float32 and writes the figures of the model card."""
 
 import argparse
+import bz2
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -21,6 +23,23 @@ OPENINGS = (
 
 def _bits(model, data, every=1):
     return {name: round(evaluate.bits_per_byte(model, data, name, every), 4) for name in TEXTS}
+
+
+def _bzip2_bits(data):
+    """Bits per byte that a file compressor needs for the same held-out text, for comparison."""
+    result = {}
+    for name in TEXTS:
+        ids = [i for i in data.stream(f"{name}.held_out").tolist() if data.byte_lengths[i]]
+        text = data.tokenizer.decode(ids).encode()
+        result[name] = round(8 * len(bz2.compress(text)) / len(text), 2)
+    return result
+
+
+def _machine():
+    """The processor as the system names it, and how many of it this process may use."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return f"{len(os.sched_getaffinity(0))} cores of {name}"
 
 
 def _compared(stored, plain, data):
@@ -59,6 +78,8 @@ def measure(data, folder, weights_file):
     figures = {"step": state["step"], "seed": state.get("seed", 1)}
     figures["compared"] = _compared(stored, trained_model(data, state["weights"]), data)
     figures["bits_per_byte"] = _bits(stored, data)
+    figures["bzip2"] = _bzip2_bits(data)
+    figures["machine"] = _machine()
     recall = _recall(stored, data)
     figures["recall"] = {form: sum(answers.values()) for form, answers in recall.items()}
     always = [r for r in data.lessons if all(answers[r] for answers in recall.values())]

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "cli/npy_floats.h"
 #include "cli/program.h"
 #include "kernels/isa.h"
 #include "model/golden_case.h"
@@ -28,22 +28,6 @@ std::vector<std::string> Arguments(const GoldenCase& golden) {
           "--print-ids", "-n",
           "16",          "--ignore-eos",
           "--quiet"};
-}
-
-// The numbers of a .npy file whose header must say f32 [rows, columns].
-std::vector<float> NpyFloats(const std::string& file, size_t rows, size_t columns) {
-  EXPECT_EQ(file.substr(0, 6), "\x93NUMPY");
-  const size_t header = 10 + static_cast<unsigned char>(file[8]) +
-                        256 * static_cast<size_t>(static_cast<unsigned char>(file[9]));
-  EXPECT_EQ(header % 64, 0U);
-  EXPECT_NE(
-      file.substr(0, header).find("{'descr': '<f4', 'fortran_order': False, 'shape': (" +
-                                  std::to_string(rows) + ", " + std::to_string(columns) + "), }"),
-      std::string::npos);
-  EXPECT_EQ(file.size(), header + rows * columns * sizeof(float));
-  std::vector<float> values(rows * columns);
-  std::memcpy(values.data(), file.data() + header, file.size() - header);
-  return values;
 }
 
 class GoldenRun : public testing::TestWithParam<std::filesystem::path> {};

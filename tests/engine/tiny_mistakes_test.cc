@@ -134,18 +134,22 @@ TEST_F(TinyMistakes, AnUnchangedCopyPasses) {
 }
 
 TEST_F(TinyMistakes, EveryChangedFieldOfTheConfigIsCaught) {
-  const std::vector<std::pair<std::string, json>> fields = {
-      {"rms_norm_eps", 1e-6},
-      {"attn_res_block_size", 4},
-      {"num_experts_per_token", 5},
-      {"activation_situ_beta", 25.0},
-      {"activation_situ_linear_beta", 4.0},
-      {"hidden_act", "silu"},
-      {"moe_router_activation_func", "softmax"}};
-  for (const auto& [field, value] : fields) {
+  struct Field {
+    std::string name;
+    json value;
+  };
+  // Each with a value near the right one, or that of another field.
+  const std::vector<Field> fields = {{"rms_norm_eps", 1e-6},
+                                     {"attn_res_block_size", 4},
+                                     {"num_experts_per_token", 5},
+                                     {"activation_situ_beta", 25.0},
+                                     {"activation_situ_linear_beta", 4.0},
+                                     {"hidden_act", "silu"},
+                                     {"moe_router_activation_func", "softmax"}};
+  for (const Field& field : fields) {
     const Copy copy;
-    copy.ChangeConfig([&](json& config) { config.at(field) = value; });
-    EXPECT_GT(DistanceOf(copy), kCaught) << field;
+    copy.ChangeConfig([&](json& config) { config.at(field.name) = field.value; });
+    EXPECT_GT(DistanceOf(copy), kCaught) << field.name;
   }
   const Copy copy;
   copy.ChangeConfig(

@@ -66,9 +66,11 @@ class ChatPrinter : public AnswerPrinter {
   AnswerState Append(TokenId token) override {
     any_ = true;
     Print(parser_.Append(token));
+    is_reasoning_ = parser_.channel() == Channel::kThink;
     if (filter_.stopped()) return AnswerState::kStopText;
     return parser_.ended() ? AnswerState::kEnded : AnswerState::kGoesOn;
   }
+  bool is_reasoning() const override { return is_reasoning_; }
   void Finish() override {
     Print(parser_.Finish());
     EndThinking();
@@ -105,6 +107,7 @@ class ChatPrinter : public AnswerPrinter {
   bool hide_thinking_;
   StopTextFilter filter_;
   bool thinking_ = false;
+  bool is_reasoning_ = false;
   bool any_ = false;
 };
 

@@ -26,6 +26,8 @@ class AnswerPrinter {
   virtual AnswerState Append(TokenId token) = 0;
   // Prints what was held back, and a newline if there was any token.
   virtual void Finish() = 0;
+  // Whether the last token was reasoning, not yet the answer.
+  virtual bool is_reasoning() const { return false; }
 };
 
 // "1 2 3": ids separated by spaces.

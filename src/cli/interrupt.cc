@@ -12,10 +12,13 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal handler gets no argument of its own, so what it changes must be found from here.
-std::atomic<bool> requested{false};
+std::atomic<int> wishes_so_far{0};
+std::atomic<int> last_signal{0};
+std::atomic<int> most_wishes{1};
+std::atomic<int> wishes_of_engine{1};
 std::atomic<Engine*> interrupted_engine{nullptr};
 
-// Whichever signal comes first, each of them ends the program the next time.
+// Whichever signal comes next, it ends the program.
 void RestoreDefaults() {
   for (const int signal : kSignals) {
     struct sigaction now = {};
@@ -26,17 +29,15 @@ void RestoreDefaults() {
   }
 }
 
-void HandleInterrupt(int) {
-  RestoreDefaults();
-  requested.store(true);
+void HandleInterrupt(int signal) {
+  const int wishes = wishes_so_far.fetch_add(1) + 1;
+  if (wishes >= most_wishes.load()) RestoreDefaults();
+  last_signal.store(signal);
   Engine* engine = interrupted_engine.load();
-  if (engine != nullptr) engine->Interrupt();
+  if (engine != nullptr && wishes >= wishes_of_engine.load()) engine->Interrupt();
 }
 
-}  // namespace
-
-InterruptGuard::InterruptGuard() {
-  requested.store(false);
+void CatchSignals() {
   for (const int signal : kSignals) {
     struct sigaction now = {};
     if (sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
@@ -46,17 +47,33 @@ InterruptGuard::InterruptGuard() {
   }
 }
 
+}  // namespace
+
+InterruptGuard::InterruptGuard(int patience) {
+  most_wishes.store(patience);
+  Forget();
+}
+
 InterruptGuard::~InterruptGuard() { RestoreDefaults(); }
 
-bool InterruptGuard::Requested() { return requested.load(); }
+void InterruptGuard::Forget() {
+  wishes_so_far.store(0);
+  last_signal.store(0);
+  CatchSignals();
+}
+
+bool InterruptGuard::Requested() { return wishes_so_far.load() > 0; }
+
+int InterruptGuard::LastSignal() { return last_signal.load(); }
 
 void InterruptGuard::Check() {
   if (Requested()) Fail(ErrorKind::kInterrupted, "interrupted");
 }
 
-EngineInterrupt::EngineInterrupt(Engine& engine) {
+EngineInterrupt::EngineInterrupt(Engine& engine, int wishes) {
+  wishes_of_engine.store(wishes);
   interrupted_engine.store(&engine);
-  if (InterruptGuard::Requested()) engine.Interrupt();
+  if (wishes_so_far.load() >= wishes) engine.Interrupt();
 }
 
 EngineInterrupt::~EngineInterrupt() { interrupted_engine.store(nullptr); }

@@ -5,26 +5,31 @@
 
 namespace kimi_k3 {
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP is a wish to stop, and a second one has its
-// default effect. Signals that were ignored before stay ignored. One at a time.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP is a wish to stop, as are the next ones up to
+// `patience`; one more has its default effect. Signals that were ignored before stay ignored. One
+// at a time.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  explicit InterruptGuard(int patience = 1);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   // Whether the wish came.
   static bool Requested();
+  // The signal that came last; 0: none.
+  static int LastSignal();
   // Throws Error(kInterrupted) where the wish came.
   static void Check();
+  // The wish has been fulfilled: the next signal is a first one again.
+  void Forget();
 };
 
-// While it lives, the wish interrupts `engine`; at once where it came before. One at a time, while
-// an InterruptGuard lives; the engine must outlive it.
+// While it lives, the wish interrupts `engine`, once it has come `wishes` times; at once where it
+// has before. One at a time, while an InterruptGuard lives; the engine must outlive it.
 class EngineInterrupt {
  public:
-  explicit EngineInterrupt(Engine& engine);
+  explicit EngineInterrupt(Engine& engine, int wishes = 1);
   ~EngineInterrupt();
   EngineInterrupt(const EngineInterrupt&) = delete;
   EngineInterrupt& operator=(const EngineInterrupt&) = delete;

@@ -11,11 +11,14 @@
 
 #include "base/error.h"
 #include "cli/bench_command.h"
+#include "cli/chat_command.h"
 #include "cli/exit_code.h"
+#include "cli/help_command.h"
 #include "cli/plan_command.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
 #include "cli/synth_command.h"
+#include "cli/terminal_text.h"
 #include "cli/tokenize_command.h"
 #include "cli/usage_error.h"
 #include "cli/version.h"
@@ -23,7 +26,9 @@
 namespace kimi_k3 {
 namespace {
 
-void Complain(const char* message) { std::fprintf(stderr, "kimi_k3: %s\n", message); }
+void Complain(const char* message) {
+  std::fprintf(stderr, "kimi_k3: %s\n", TextFor(STDERR_FILENO, message).c_str());
+}
 
 // A standard stream that the caller has closed would be the number of the next file opened, and
 // output would go into that. In its place comes a stream that refuses what the closed one would.
@@ -44,13 +49,16 @@ int Main(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 done, 1 run failed, 2 usage, 3 checkpoint refused, 4 memory budget too\n"
       "small, 5 read or write failed, 130 interrupted.");
+  ExitCode code = kExitDone;
   RunOptions run_options;
   AddRunOptions(app, run_options);
   AddBenchCommand(app);
+  AddRunCommand(app, code);
+  AddChatCommand(app, code);
   AddPlanCommand(app);
   AddSynthCommand(app);
   AddTokenizeCommand(app);
-  ExitCode code = kExitDone;
+  AddHelpCommand(app);
   app.parse_complete_callback([&] { CheckPlaceOfFlags(app); });
   app.final_callback([&] {
     if (app.get_subcommands().empty()) code = RunCommand(run_options);

@@ -92,9 +92,18 @@ void Output::Write(std::string_view text, bool faint) {
 }
 
 void Output::Note(std::string_view line) {
-  if (quiet_) return;
+  if (!quiet_) WriteLine(TextFor(STDERR_FILENO, line));
+}
+
+void Output::Problem(std::string_view line) {
+  WriteLine("kimi_k3: " + TextFor(STDERR_FILENO, line));
+}
+
+void Output::WriteLine(std::string_view line) {
   ClearStatus();
-  WriteAll(STDERR_FILENO, fmt::format("{}\n", line));
+  const bool within_text = shared_terminal_ && !text_line_.empty();
+  text_line_.clear();
+  WriteAll(STDERR_FILENO, fmt::format("{}{}\n", within_text ? "\n" : "", line));
 }
 
 bool Output::WantsStatus() const {

@@ -28,6 +28,8 @@ class Output {
 
   // A line to standard error, unless quiet.
   void Note(std::string_view line);
+  // The same with the program's name before it, as errors have it, also where quiet.
+  void Problem(std::string_view line);
 
   // Whether Status would show anything now: a terminal, and long enough since the last time.
   bool WantsStatus() const;
@@ -39,6 +41,8 @@ class Output {
 
  private:
   void Write(std::string_view text, bool faint);
+  // To standard error; on a terminal that shows the text too, not in the middle of its line.
+  void WriteLine(std::string_view line);
   // Whether the text has filled its row to the last column (or that cannot be told): on some
   // terminals moving away and back would lose that column's character.
   bool TextFillsRow(size_t width) const;

@@ -15,7 +15,9 @@
 #include "base/process_meter.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/engine_flags.h"
 #include "cli/flag_group.h"
+#include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "engine/engine_plan.h"
 #include "engine/machine_speed.h"
@@ -120,11 +122,14 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
   FlagGroup group(command, "Plan");
   EngineOptions& engine = options.engine;
   AddModelFlags(group, engine)->required();
-  group.Value("--memory", "SIZE", "Budget, such as 8G; without it what the machine has to spare",
-              [&engine](const std::string& text) { engine.memory_bytes = ParseByteSize(text); });
   group.Value(
-      "--expert-cache", "SIZE", "Memory for experts that stay; without it what the plan leaves",
-      [&engine](const std::string& text) { engine.expert_cache_bytes = ParseByteSize(text); });
+      "--memory", "SIZE", "Budget, such as 8G; without it what the machine has to spare",
+      [&engine](const std::string& text) { engine.memory_bytes = ReadSizeFlag("--memory", text); });
+  group.Value("--expert-cache", "SIZE",
+              "Memory for experts that stay; without it what the plan leaves",
+              [&engine](const std::string& text) {
+                engine.expert_cache_bytes = ReadSizeFlag("--expert-cache", text);
+              });
   group.Count("-c,--context", "N", engine.context, "Positions of each sequence", 1);
   group.Count("--sequences", "N", engine.sequences, "Sequences that exist at once", 1, 65536);
   group.Count("--prompt-tokens", "N", options.prompt_tokens,
@@ -151,6 +156,7 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
 }  // namespace
 
 void RunPlan(const PlanOptions& given, std::ostream& out) {
+  const InterruptGuard interrupts;
   const Checkpoint checkpoint = OpenCheckpoint(given.engine);
   PlanOptions options = given;
   options.engine = ResolveOptions(given.engine, checkpoint.config());
@@ -166,8 +172,10 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
   }
   const MemoryPlan plan =
       MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident));
+  InterruptGuard::Check();
   std::optional<Estimate> estimate;
   if (options.measure) estimate = Measure(checkpoint, plan, options);
+  InterruptGuard::Check();
   if (options.json) {
     WriteJson(options, checkpoint, plan, source, estimate, out);
   } else {

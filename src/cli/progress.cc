@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/byte_size.h"
 #include "base/process_meter.h"
+#include "cli/interrupt.h"
 
 namespace kimi_k3 {
 namespace {
@@ -33,6 +35,9 @@ Progress::Progress(Engine& engine, Output& output, size_t prompt_tokens, size_t 
       bytes_then_(engine.counters().bytes_read()) {
   Show({.layer = 0, .layers = engine_.layers(), .rows = 0});
   engine_.SetProgress([this](const PassProgress& pass) {
+    if (!answer_to_wish_.empty() && InterruptGuard::Requested()) {
+      output_.Note(std::exchange(answer_to_wish_, {}));
+    }
     if (output_.WantsStatus()) Show(pass);
   });
 }
@@ -45,6 +50,8 @@ void Progress::PromptProgress(size_t done) {
 }
 
 void Progress::Token() { ++tokens_; }
+
+void Progress::AnswerWishToStop(std::string line) { answer_to_wish_ = std::move(line); }
 
 std::string Progress::ReadRate() {
   const double seconds = SecondsSince(rate_since_);
@@ -71,9 +78,10 @@ void Progress::Show(const PassProgress& pass) {
   const double done = whole + layer_share * static_cast<double>(pass.rows);
   const double rate = done / SecondsSince(phase_start_);
   // The most wanted comes first: a narrow terminal cuts the end.
-  std::string line = fmt::format("{} {} of {}, layer {} of {}", prompt ? "prompt" : "token",
-                                 prompt ? prompt_done_ + pass.rows : tokens_ + 1,
-                                 prompt ? prompt_tokens_ : max_tokens_, pass.layer, pass.layers);
+  std::string line = prompt ? fmt::format("prompt: {} of {} tokens done, layer {} of {}",
+                                          prompt_done_, prompt_tokens_, pass.layer, pass.layers)
+                            : fmt::format("token {} of {}, layer {} of {}", tokens_ + 1,
+                                          max_tokens_, pass.layer, pass.layers);
   if (done > 0) {
     line += rate < 100 ? fmt::format(", {:.3g} tokens/s", rate)
                        : fmt::format(", {:.0f} tokens/s", rate);

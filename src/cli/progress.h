@@ -24,6 +24,8 @@ class Progress {
   void PromptProgress(size_t done);
   // One more token has been generated.
   void Token();
+  // Has `line` noted once the user asks to stop, which the run will follow only later.
+  void AnswerWishToStop(std::string line);
 
  private:
   void Show(const PassProgress& pass);
@@ -42,6 +44,7 @@ class Progress {
   uint64_t bytes_then_;
   std::optional<double> bytes_per_second_;
   double best_bytes_per_second_ = 0;
+  std::string answer_to_wish_;  // empty: none, or given
 };
 
 // "45 s", "3 min", "2 h 10 min", "6 days".

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 
 #include "base/byte_size.h"
@@ -25,8 +26,7 @@ constexpr size_t kBlockBytes = size_t{1} << 16;
 constexpr int kWaitMilliseconds = 100;
 
 [[noreturn]] void FailToRead(const std::string& name, int reason) {
-  Fail(ErrorKind::kIo, "cannot read the prompt from {}: {}", name,
-       std::generic_category().message(reason));
+  Fail(ErrorKind::kIo, "cannot read {}: {}", name, std::generic_category().message(reason));
 }
 
 // A pipe without a writer is opened at once, and waited for like any other input.
@@ -49,6 +49,7 @@ std::string ReadPromptText(const std::string& file) {
   const UniqueFd opened = file == "-" ? UniqueFd() : OpenPrompt(file);
   const std::string name = file == "-" ? "standard input" : file;
   const int fd = file == "-" ? STDIN_FILENO : opened.get();
+  if (isatty(fd) != 0) std::fputs("reading from the terminal; Ctrl-D ends the text\n", stderr);
   std::string text;
   std::array<char, kBlockBytes> block;
   for (;;) {
@@ -59,8 +60,7 @@ std::string ReadPromptText(const std::string& file) {
     if (n == 0) return text;
     text.append(block.data(), static_cast<size_t>(n));
     if (text.size() > kPromptLimitBytes) {
-      Fail(ErrorKind::kUsage, "the prompt in {} is longer than {}", name,
-           FormatByteSize(kPromptLimitBytes));
+      Fail(ErrorKind::kUsage, "{} holds more than {}", name, FormatByteSize(kPromptLimitBytes));
     }
   }
 }

@@ -10,4 +10,8 @@ namespace kimi_k3 {
 // throws Error for everything else.
 ExitCode RunCommand(const RunOptions& options);
 
+// Adds `run`, another name for what the program does without a command; chosen, it runs while
+// arguments are parsed and sets `code`, which must outlive the parse.
+void AddRunCommand(CLI::App& app, ExitCode& code);
+
 }  // namespace kimi_k3

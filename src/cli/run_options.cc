@@ -1,37 +1,36 @@
 // The options of the run command.
 #include "cli/run_options.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
-#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "cli/engine_flags.h"
 #include "cli/flag_group.h"
-#include "cli/model_flags.h"
-#include "residency/stream_options.h"
+#include "cli/sampling_flags.h"
+#include "cli/session_flags.h"
+#include "cli/shared_flags.h"
 
 namespace kimi_k3 {
 namespace {
 
-constexpr uint64_t kMostThreads = 1024;
-constexpr uint64_t kMostPromptChunk = 65536;
-constexpr uint64_t kMostPrefetchLayers = 10000;
-
-uint64_t ReadSize(const std::string& flag, const std::string& text) {
-  try {
-    return ParseByteSize(text);
-  } catch (const Error& error) {
-    Fail(error.kind(), "{}: {}", flag, error.what());
-  }
-}
+constexpr uint64_t kMostTokens = std::numeric_limits<int64_t>::max();
 
 std::vector<TokenId> ParseTokenIds(const std::string& text) {
   constexpr std::string_view kSeparators = " ,\t\r\n";
   std::vector<TokenId> ids;
   const char* at = text.data();
   const char* const end = at + text.size();
+  bool after_comma = false;
   while (at != end) {
     if (kSeparators.find(*at) != std::string_view::npos) {
+      if (*at == ',' && (after_comma || ids.empty())) {
+        Fail(ErrorKind::kUsage, "--token-ids: a number is missing before comma {} (write 1,2,3)",
+             std::count(text.data(), at, ',') + 1);
+      }
+      after_comma = after_comma || *at == ',';
       ++at;
       continue;
     }
@@ -44,61 +43,11 @@ std::vector<TokenId> ParseTokenIds(const std::string& text) {
            rest.substr(0, std::min<size_t>(rest.find_first_of(kSeparators), 40)));
     }
     ids.push_back(id);
+    after_comma = false;
     at = next;
   }
   if (ids.empty()) Fail(ErrorKind::kUsage, "--token-ids: the list is empty");
   return ids;
-}
-
-void AddPath(FlagGroup& group, const std::string& names, const std::string& value,
-             std::optional<std::filesystem::path>& target, const std::string& help) {
-  group.Value(names, value, help, [names, &target](const std::string& text) {
-    if (text.empty()) Fail(ErrorKind::kUsage, "{}: the name is empty", names);
-    target = text;
-  });
-}
-
-void AddEngineOptions(CLI::App& app, RunOptions& options) {
-  FlagGroup group(app, "Model and machine");
-  EngineOptions& engine = options.engine;
-  AddModelFlags(group, engine);
-  group
-      .Count("-c,--context", "N", engine.context, "Positions that prompt and answer have room for",
-             1)
-      ->default_str("2048");
-  group.Value(
-      "--memory", "SIZE",
-      "Most memory to use, such as 8G; without it what the machine has to spare",
-      [&engine](const std::string& text) { engine.memory_bytes = ReadSize("--memory", text); });
-  group
-      .Value("--io", "WAY", "How weights are read: auto, direct, buffered or mmap",
-             [&engine](const std::string& text) {
-               ParseIoMode(text);
-               engine.io = text;
-             })
-      ->default_str(engine.io);
-  group.Value("--prefetch", "LAYERS",
-              "Read at most this many layers ahead; without it as far as there is room",
-              [&engine](const std::string& text) {
-                engine.prefetch_layers = ParseCount("--prefetch", text, 0, kMostPrefetchLayers);
-              });
-  group.Value("--expert-cache", "SIZE",
-              "Memory for experts that stay; without it what the plan leaves",
-              [&engine](const std::string& text) {
-                engine.expert_cache_bytes = ReadSize("--expert-cache", text);
-              });
-  group.Count("-t,--threads", "N", engine.threads, "Threads that compute; 0: one a physical core",
-              0, kMostThreads);
-  group.Count("--prompt-chunk", "N", engine.prompt_chunk,
-              "Prompt positions computed in one pass over the weights; 0: as many as pay", 0,
-              kMostPromptChunk);
-  group.Choice<KvCacheType>("--kv-cache-quant",
-                            {{"none", KvCacheType::kF32}, {"bf16", KvCacheType::kBf16}},
-                            engine.kv_cache, "Type of the latent cache: none is f32 (default)");
-  group
-      .Value("--isa", "NAME", "Instruction set: auto, avx512, avx2 or neon",
-             [&engine](const std::string& text) { engine.isa = text; })
-      ->default_str(engine.isa);
 }
 
 void AddPromptOptions(CLI::App& app, RunOptions& options) {
@@ -112,46 +61,38 @@ void AddPromptOptions(CLI::App& app, RunOptions& options) {
   group.Switch("--raw", options.raw, "Continue the prompt as it stands: no chat template");
   group.Text("--system", "TEXT", options.system, "A system message before the prompt");
   group.Switch("--no-thinking", options.no_thinking, "Ask for an answer without reasoning first");
-  group.Value("--effort", "low|high|max", "How much to reason; the model's default is max",
-              [&options](const std::string& text) {
-                options.effort = text == "low"    ? ThinkingEffort::kLow
-                                 : text == "high" ? ThinkingEffort::kHigh
-                                                  : ThinkingEffort::kMax;
-                if (text != "low" && text != "high" && text != "max") {
-                  Fail(ErrorKind::kUsage, "--effort: \"{}\" is not one of low, high, max", text);
-                }
-              });
+  AddEffortFlag(group, options.effort);
   group.Switch("--hide-thinking", options.hide_thinking, "Print the answer without its reasoning");
 }
 
 void AddSamplingOptions(CLI::App& app, RunOptions& options) {
   FlagGroup group(app, "Generation");
-  SamplingOptions& sampling = options.sampling;
-  group.Count("-n,--predict", "N", options.max_tokens,
-              "Tokens to generate at the most; 0: only compute the prompt");
-  group.Number("--temp", "T", sampling.temperature,
-               "Temperature; 0: always the likeliest token (greedy)");
-  group.Count("--top-k", "K", sampling.top_k, "Draw from the K likeliest tokens; 0: from all");
-  group.Number("--top-p", "P", sampling.top_p,
-               "Draw from the likeliest tokens whose probabilities sum to P; 1: from all");
-  group.Number("--min-p", "P", sampling.min_p,
-               "Draw from tokens at least P times as likely as the likeliest; 0: from all");
-  group.Number("--repeat-penalty", "X", sampling.repeat_penalty,
-               "Make recent tokens less likely, X above 1; 1: off");
-  group.Count("--repeat-last-n", "N", sampling.repeat_last, "How many tokens are recent; 0: all");
-  group.Count("--seed", "N", sampling.seed, "Seed of the draws: same seed, same text", 0,
-              std::numeric_limits<uint64_t>::max());
+  group
+      .Value("-n,--predict", "N", "Tokens to generate at the most; 0: only compute the prompt",
+             [&options](const std::string& text) {
+               options.max_tokens = ParseCount("-n,--predict", text, 0, kMostTokens);
+               options.max_tokens_given = true;
+             })
+      ->default_str(fmt::to_string(options.max_tokens));
+  AddSamplingFlags(group, options.sampling);
   group.Texts("--stop", "TEXT", options.stop, "End the answer before this text (may be repeated)");
   group.Switch("--ignore-eos", options.ignore_eos, "Go on where the model ends its text");
+}
+
+void AddSessionOptions(CLI::App& app, RunOptions& options) {
+  FlagGroup group(app, "Session");
+  AddSessionFlags(group, options.session_file, options.session_every);
+  group.Switch("--resume", options.resume,
+               "Go on with the answer in --session: print it from the beginning, then the rest");
 }
 
 void AddOutputOptions(CLI::App& app, RunOptions& options) {
   FlagGroup group(app, "Output");
   group.Switch("--print-ids", options.print_ids, "Print token ids instead of text");
-  AddPath(group, "--logits", "FILE.npy", options.logits_file,
-          "Write the logits of every prompt position (NumPy, f32 [rows, vocabulary])");
-  AddPath(group, "--stats", "FILE.json", options.stats_file,
-          "Write times, tokens and bytes of the run");
+  AddPathFlag(group, "--logits", "FILE.npy", options.logits_file,
+              "Write the logits of every prompt position (NumPy, f32 [rows, vocabulary])");
+  AddPathFlag(group, "--stats", "FILE.json", options.stats_file,
+              "Write times, tokens and bytes of the run");
   group.Switch("-q,--quiet", options.quiet, "Nothing but the answer, and errors");
 }
 
@@ -168,7 +109,8 @@ void CheckPrompt(const RunOptions& options) {
   const int prompts = static_cast<int>(options.prompt_text.has_value()) +
                       static_cast<int>(options.prompt_file.has_value()) +
                       static_cast<int>(options.prompt_ids.has_value());
-  if (prompts != 1) {
+  // What a session without a prompt means is known when it has been read.
+  if (prompts != 1 && (prompts != 0 || !options.session_file)) {
     Fail(ErrorKind::kUsage,
          "{}: give one of -p TEXT, -f FILE (-f - reads standard input) or --token-ids 1,2,3",
          prompts == 0 ? "there is no prompt" : "there is more than one prompt");
@@ -187,12 +129,29 @@ void CheckPrompt(const RunOptions& options) {
   }
 }
 
+void CheckSession(const RunOptions& options) {
+  if (!options.session_file) {
+    if (options.resume) Fail(ErrorKind::kUsage, "--resume goes on with --session FILE: name it");
+    return;
+  }
+  if (options.logits_file) {
+    Fail(ErrorKind::kUsage,
+         "--logits wants every position of the prompt, which --session may have behind it: give "
+         "one");
+  }
+  if (options.stats_file &&
+      options.session_file->lexically_normal() == options.stats_file->lexically_normal()) {
+    Fail(ErrorKind::kUsage, "--session and --stats name the same file");
+  }
+}
+
 }  // namespace
 
 void AddRunOptions(CLI::App& app, RunOptions& options) {
-  AddEngineOptions(app, options);
+  AddEngineFlags(app, options.engine);
   AddPromptOptions(app, options);
   AddSamplingOptions(app, options);
+  AddSessionOptions(app, options);
   AddOutputOptions(app, options);
 }
 
@@ -200,6 +159,7 @@ void CheckRunOptions(const RunOptions& options) {
   if (options.engine.model_dir.empty()) {
     Fail(ErrorKind::kUsage, "which model? Give the checkpoint's folder with -m DIR (see --help)");
   }
+  CheckSession(options);
   CheckPrompt(options);
   if (options.print_ids && !options.stop.empty()) {
     Fail(ErrorKind::kUsage, "--stop looks for text, but --print-ids prints token ids: give one");
@@ -235,9 +195,9 @@ std::vector<std::string> RunOptionWarnings(const RunOptions& options) {
             "--repeat-last-n", "without --repeat-penalty");
   const size_t cores = UsableCores();
   if (options.engine.threads > cores) {
-    warnings.push_back(
-        fmt::format("-t {} is more than the {} physical core{} this process may use: likely slower",
-                    options.engine.threads, cores, cores == 1 ? "" : "s"));
+    warnings.push_back(fmt::format(
+        "-t {} is more than the {} physical core{} this process may use: likely much slower",
+        options.engine.threads, cores, cores == 1 ? "" : "s"));
   }
   return warnings;
 }

@@ -26,9 +26,14 @@ struct RunOptions {
   bool hide_thinking = false;
 
   size_t max_tokens = 256;
+  bool max_tokens_given = false;
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+
+  std::optional<std::filesystem::path> session_file;
+  size_t session_every = 8;  // tokens between two saves
+  bool resume = false;
 
   bool print_ids = false;
   std::optional<std::filesystem::path> logits_file;

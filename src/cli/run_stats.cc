@@ -17,8 +17,14 @@ double PerSecond(size_t tokens, double seconds) {
 
 }  // namespace
 
-RunStats::RunStats(const Engine& engine, size_t prompt_tokens)
-    : engine_(engine), phase_start_(Now()), prompt_tokens_(prompt_tokens) {}
+RunStats::RunStats(const Engine& engine, size_t prompt_tokens, size_t reused_tokens,
+                   size_t resumed_tokens, const SessionKeeper* keeper)
+    : engine_(engine),
+      phase_start_(Now()),
+      prompt_tokens_(prompt_tokens),
+      reused_tokens_(reused_tokens),
+      resumed_tokens_(resumed_tokens),
+      keeper_(keeper) {}
 
 RunStats::Reading RunStats::Now() const {
   return {.time = std::chrono::steady_clock::now(),
@@ -81,8 +87,18 @@ std::string RunStats::Summary() const {
                          decode_.seconds / static_cast<double>(decode_.tokens),
                          FormatByteSize(decode_.engine.bytes_read() / decode_.tokens));
   }
-  return fmt::format("prompt of {} in {:.3g} s{}; {} generated ({}); at most {} in memory",
-                     prompt_tokens_, prompt_.seconds, decode, generated_, stop_reason_, memory);
+  const std::string reused =
+      reused_tokens_ == 0 ? "" : fmt::format(" after {} known", reused_tokens_);
+  const std::string saved =
+      keeper_ == nullptr || keeper_->saves() == 0
+          ? ""
+          : fmt::format("; session of {} saved {} in {:.3g} s",
+                        FormatByteSize(keeper_->file_bytes()),
+                        keeper_->saves() == 1 ? "once" : fmt::format("{} times", keeper_->saves()),
+                        keeper_->seconds());
+  return fmt::format("prompt of {}{} in {:.3g} s{}; {} generated ({}){}; at most {} in memory",
+                     prompt_tokens_, reused, prompt_.seconds, decode, generated_, stop_reason_,
+                     saved, memory);
 }
 
 void RunStats::Write(const std::filesystem::path& path) const {
@@ -112,8 +128,14 @@ void RunStats::Write(const std::filesystem::path& path) const {
       {"model", engine_.Description()},  {"threads", engine_.threads()},
       {"context", engine_.context()},    {"memory_budget_bytes", engine_.memory_budget_bytes()},
       {"prompt_tokens", prompt_tokens_}, {"generated_tokens", generated_},
+      {"reused_tokens", reused_tokens_}, {"resumed_tokens", resumed_tokens_},
       {"stop_reason", stop_reason_},     {"prompt", phase(prompt_)},
       {"decode", phase(decode_)}};
+  if (keeper_ != nullptr) {
+    document["session"] = {{"saves", keeper_->saves()},
+                           {"seconds", keeper_->seconds()},
+                           {"file_bytes", keeper_->file_bytes()}};
+  }
   if (const std::string part = engine_.part(); !part.empty()) document["part"] = part;
   if (!error_.empty()) document["error"] = error_;
   AtomicFile file(path);

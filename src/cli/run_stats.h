@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/process_meter.h"
+#include "cli/session_keeper.h"
 #include "kimi_k3/engine.h"
 
 namespace kimi_k3 {
@@ -15,8 +16,11 @@ namespace kimi_k3 {
 // Takes readings at the ends of the phases; docs/stats_format.md describes the file it writes.
 class RunStats {
  public:
-  // The prompt phase begins now.
-  RunStats(const Engine& engine, size_t prompt_tokens);
+  // The prompt phase begins now, with `prompt_tokens` to compute. reused_tokens: those that the
+  // state had seen before; resumed_tokens: of the answer, that were there already. keeper: saves
+  // the session, or null; must outlive this.
+  explicit RunStats(const Engine& engine, size_t prompt_tokens, size_t reused_tokens = 0,
+                    size_t resumed_tokens = 0, const SessionKeeper* keeper = nullptr);
   // `done` tokens of the prompt are through; when all are, the decode phase begins.
   void PromptProgress(size_t done);
   // The run ends now, in whichever phase. reason: a StopReasonName, or "failed" with the message.
@@ -46,6 +50,9 @@ class RunStats {
   const Engine& engine_;
   Reading phase_start_;
   size_t prompt_tokens_;
+  size_t reused_tokens_;
+  size_t resumed_tokens_;
+  const SessionKeeper* keeper_;
   size_t prompt_done_ = 0;
   Phase prompt_, decode_;
   size_t generated_ = 0;

@@ -1,8 +1,12 @@
 // Text on a terminal: where it leaves the cursor, and what of it may reach the terminal.
 #include "cli/terminal_text.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+
+#include "kimi_k3/utf8.h"
 
 namespace kimi_k3 {
 namespace {
@@ -80,6 +84,10 @@ std::string VisibleText(std::string_view utf8) {
     }
   }
   return visible;
+}
+
+std::string TextFor(int fd, std::string_view text) {
+  return isatty(fd) != 0 ? VisibleText(ReplaceInvalidUtf8(text)) : std::string(text);
 }
 
 }  // namespace kimi_k3

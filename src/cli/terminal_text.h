@@ -17,4 +17,8 @@ size_t ColumnAfter(std::string_view line, size_t width);
 // line feeds and tabs stay, carriage returns are dropped. utf8: valid.
 std::string VisibleText(std::string_view utf8);
 
+// What may be written of `text` (any bytes) to the descriptor: VisibleText where it is a terminal,
+// else the text as it is.
+std::string TextFor(int fd, std::string_view text);
+
 }  // namespace kimi_k3

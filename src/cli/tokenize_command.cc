@@ -7,12 +7,15 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/interrupt.h"
+#include "cli/prompt_input.h"
 #include "kimi_k3/chat.h"
 #include "kimi_k3/chat_parser.h"
 #include "kimi_k3/tokenizer.h"
@@ -82,6 +85,7 @@ void RunTokenize(const TokenizeOptions& options, std::istream& in, std::ostream&
     const SpecialText mode = options.special ? SpecialText::kRecognised : SpecialText::kPlain;
     WriteIds(tokenizer.Encode(input, mode), out);
   }
+  InterruptGuard::Check();
   out.flush();
   if (!out) Fail(ErrorKind::kIo, "cannot write to the standard output");
 }
@@ -112,7 +116,11 @@ void AddTokenizeCommand(CLI::App& app) {
       if (mode != other) mode->excludes(other);
     }
   }
-  command->callback([options] { RunTokenize(*options, std::cin, std::cout); });
+  command->callback([options] {
+    const InterruptGuard interrupts;
+    std::istringstream in(ReadPromptText("-"));
+    RunTokenize(*options, in, std::cout);
+  });
 }
 
 }  // namespace kimi_k3

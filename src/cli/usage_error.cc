@@ -83,6 +83,10 @@ std::string ClosestWord(std::string_view word, const std::vector<std::string>& k
   return closest;
 }
 
+std::string ClosestCommand(const CLI::App& app, std::string_view word) {
+  return ClosestWord(word, CommandNames(app));
+}
+
 std::string DescribeUsageError(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();

@@ -66,6 +66,15 @@ std::string HeaderText(const SessionHeader& header) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// Not what nlohmann-json would make of a negative number or a fraction.
+uint64_t Count(const nlohmann::json& json, const char* key) {
+  const nlohmann::json& number = json.at(key);
+  if (!number.is_number_unsigned()) {
+    Fail(ErrorKind::kIo, "\"{}\" of the header is no count", key);
+  }
+  return number;
+}
+
 }  // namespace
 
 SessionWriter::SessionWriter(const std::filesystem::path& path, const SessionHeader& header)
@@ -163,10 +172,12 @@ void SessionReader::ReadHeader() {
                .part = json.at("part"),
                .kv_cache = json.at("kv_cache"),
                .fingerprint = json.at("fingerprint"),
-               .context = json.at("context"),
-               .tokens = json.at("tokens"),
-               .note_bytes = json.at("note_bytes")};
+               .context = Count(json, "context"),
+               .tokens = Count(json, "tokens"),
+               .note_bytes = Count(json, "note_bytes")};
   } catch (const nlohmann::json::exception& error) {
+    FailDamaged(error.what());
+  } catch (const Error& error) {
     FailDamaged(error.what());
   }
   if (header_.note_bytes > kMostSessionNoteBytes) FailDamaged("the note's size");

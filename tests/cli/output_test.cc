@@ -83,7 +83,7 @@ TEST(LiveLine, TellsPhaseLayerSpeedMemoryAndTimeLeft) {
   const ProgramResult result = Program(Ids("1500", {"--prompt-chunk", "1"}), options).Finish();
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("opening "));
-  EXPECT_THAT(result.err, testing::ContainsRegex("prompt [0-3] of 3, layer [0-7] of 7"));
+  EXPECT_THAT(result.err, testing::ContainsRegex("prompt: [0-3] of 3 tokens done, layer [0-7] of 7"));
   EXPECT_THAT(result.err,
               testing::ContainsRegex("token [0-9]+ of 1500, layer [0-7] of 7, [0-9.e+]+ tokens/s"));
   EXPECT_THAT(result.err, HasSubstr("in memory"));

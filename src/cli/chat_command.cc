@@ -1,0 +1,63 @@
+// The chat command: a conversation on the terminal, or through a pipe.
+#include "cli/chat_command.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/chat_loop.h"
+#include "cli/interrupt.h"
+#include "cli/line_reader.h"
+#include "cli/output.h"
+#include "cli/result_file.h"
+#include "cli/session_keeper.h"
+#include "cli/terminal_text.h"
+#include "kimi_k3/session.h"
+
+namespace kimi_k3 {
+namespace {
+
+// The first wish to stop ends an answer between two passes, the second one in the middle of one.
+constexpr int kPatience = 2;
+
+}  // namespace
+
+ExitCode RunChat(const ChatOptions& options) {
+  CheckChatOptions(options);
+  InterruptGuard interrupts(kPatience);
+  Output output(options.quiet);
+  if (options.stats_file) CheckResultFile("--stats", *options.stats_file, 0);
+  const std::unique_ptr<LineReader> reader =
+      PersonTypes() ? MakeTerminalReader(options.history_file) : MakePipeReader();
+  std::optional<SessionKeeper> keeper;
+  std::optional<SavedSession> saved;
+  if (options.session_file) {
+    keeper.emplace(*options.session_file, options.session_every);
+    saved = ReadSavedSession(*keeper);
+  }
+  EngineOptions engine_options = options.engine;
+  engine_options.sessions = true;  // /save and /load
+  if (saved && engine_options.context == 0) engine_options.context = saved->info.context;
+  output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
+  Engine engine = Engine::Open(engine_options);
+  output.Note(engine.Description());
+  ChatLoop loop(options, engine, keeper ? &*keeper : nullptr, *reader, output, interrupts);
+  if (saved) loop.Adopt(std::move(saved->note), keeper->path());
+  return loop.Run();
+}
+
+void AddChatCommand(CLI::App& app, ExitCode& code) {
+  CLI::App* command =
+      app.add_subcommand("chat", "A conversation: answers as you type, and state kept");
+  const auto options = std::make_shared<ChatOptions>();
+  AddChatOptions(*command, *options);
+  command->callback([command, options, &code] {
+    options->seed_given = SeedIsGiven(*command);
+    code = RunChat(*options);
+  });
+}
+
+}  // namespace kimi_k3

@@ -1,0 +1,23 @@
+// A conversation as the sessions of run and chat keep it: turns to tokens, so that each new prompt
+// extends what the state has seen.
+#pragma once
+
+#include <string>
+
+#include "cli/session_note.h"
+#include "kimi_k3/tokenizer.h"
+
+namespace kimi_k3 {
+
+// Makes the answer a message of the conversation: its very tokens with whatever was cut off closed,
+// as the next prompt will contain it. Nothing where there is no answer yet.
+void FoldAnswer(SessionNote& note, const Tokenizer& tokenizer);
+
+// Adds a user's message to a conversation without an answer on its way, and renders the prompt.
+void AskInChat(SessionNote& note, const Tokenizer& tokenizer, const std::string& text);
+
+// Whether the answer could end after its last token without tearing a tag apart: what is processed
+// then stays a part of the next prompt.
+bool EndsBetweenTags(const SessionNote& note, const Tokenizer& tokenizer);
+
+}  // namespace kimi_k3

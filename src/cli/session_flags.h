@@ -1,0 +1,16 @@
+// The flags of sessions on disk: shared by run and chat.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+
+#include "cli/flag_group.h"
+
+namespace kimi_k3 {
+
+// Adds --session and --session-every to the group; the targets must outlive the parse.
+void AddSessionFlags(FlagGroup& group, std::optional<std::filesystem::path>& file, size_t& every);
+
+}  // namespace kimi_k3

@@ -1,0 +1,20 @@
+// Flags that several commands have alike.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cli/flag_group.h"
+#include "kimi_k3/chat.h"
+
+namespace kimi_k3 {
+
+// --effort; the target must outlive the parse.
+void AddEffortFlag(FlagGroup& group, std::optional<ThinkingEffort>& effort);
+
+// A flag whose value is the name of a file; the target must outlive the parse.
+void AddPathFlag(FlagGroup& group, const std::string& names, const std::string& value,
+                 std::optional<std::filesystem::path>& target, const std::string& help);
+
+}  // namespace kimi_k3

@@ -7,12 +7,13 @@
 #   cgroup    full size in a cgroup of 1 GB without swap (needs root)
 #   flat      full size: resident memory over 64 tokens
 #   drive     8 layers, 64 experts: the drive's speed by fio and by the engine, in turns
+#   drives    6 layers, 16 experts: two drives of a limited speed against one (needs root, cgroup version 1, 15 GB)
 #   bits      8 layers, 64 experts: one answer for every budget, reader, read-ahead and thread count
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 program=$1 folder=$2
 shift 2
-rounds=${ROUNDS:-5}
+rounds=${ROUNDS:-5} rate=${RATE:-200000000}
 full=$folder/k3-sparse mid=$folder/k3-8-layers
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -117,6 +118,41 @@ drive() {
     "direct $(median <"$work/direct"), mmap $(median <"$work/mmap")"
 }
 
+limited() {  # limited COMMAND...: in a control group that reads each loop device at most at $rate bytes a second
+  local group=/sys/fs/cgroup/blkio/kimi_k3_bench device
+  mkdir -p "$group"
+  for device in "${loops[@]}"; do
+    echo "$(lsblk -ndo MAJ:MIN "$device" | tr -d ' ') $rate" >"$group/blkio.throttle.read_bps_device"
+  done
+  (echo "$BASHPID" >"$group/cgroup.procs" && "$@")
+  rmdir "$group"
+}
+leave_drives() {
+  umount "$folder"/drive-[ab] 2>/dev/null || true
+  losetup -d "${loops[@]}"
+  rm -rf "$folder"/drive-[ab] "$folder"/drive-[ab].img "$work"
+}
+drives() {
+  local drive shard one two options=(--memory 4G --io direct --token-ids 1 -n 3)
+  loops=()
+  trap leave_drives EXIT
+  for drive in a b; do
+    truncate -s 18G "$folder/drive-$drive.img"
+    loops+=("$(losetup --find --show --direct-io=on "$folder/drive-$drive.img")")
+    mkfs.ext4 -q -m 0 "${loops[-1]}"
+    mkdir -p "$folder/drive-$drive"
+    mount "${loops[-1]}" "$folder/drive-$drive"
+  done
+  "$program" synth --geometry k3 --layers 6 --experts 16 -o "$folder/drive-a" --quiet
+  limited run "$folder/drive-a" "${options[@]}"
+  one=$(stat "$decode_rate")
+  # Every second layer; the head (shard 7) too, so that each drive holds about half.
+  for shard in 2 4 6 7; do mv "$folder/drive-a/model-0000$shard"-of-* "$folder/drive-b"; done
+  limited run "$folder/drive-a" -m "$folder/drive-b" "${options[@]}"
+  two=$(stat "$decode_rate")
+  echo "GB/s of drives limited to $(python3 -c "print($rate / 1e9)"): one $one, two $two"
+}
+
 bits() {
   need "$mid" --layers 8 --experts 64
   local wanted='' found
@@ -134,7 +170,7 @@ bits() {
 
 for figure in "$@"; do
   case $figure in
-    budgets | prompt | cgroup | flat | drive | bits) "$figure" ;;
+    budgets | prompt | cgroup | flat | drive | drives | bits) "$figure" ;;
     *) echo "no figure '$figure'" >&2; exit 2 ;;
   esac
 done

@@ -33,6 +33,7 @@ namespace {
 // What was measured on this machine, and what it makes of the plan.
 struct Estimate {
   DriveSpeed drive;
+  double read_bytes_per_second = 0;
   double weights_per_second_one_row = 0;    // stored bytes multiplied with one row
   double weights_per_second_many_rows = 0;  // with kManyRows rows
   double token_seconds = 0;
@@ -45,7 +46,7 @@ constexpr size_t kManyRows = 16;
 double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan, const Estimate& estimate,
                    size_t rows, bool with_head) {
   const double read = static_cast<double>(BytesOfPass(checkpoint, plan, rows, with_head)) /
-                      estimate.drive.bytes_per_second;
+                      estimate.read_bytes_per_second;
   const auto weights = static_cast<double>(plan.weights_per_token);
   const double one = weights / estimate.weights_per_second_one_row;
   const double many = weights / estimate.weights_per_second_many_rows;
@@ -59,6 +60,8 @@ Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const Pla
   io.mode = ParseIoMode(options.engine.io);
   estimate.drive =
       MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
+  estimate.read_bytes_per_second = plan.drives_together ? estimate.drive.bytes_per_second
+                                                        : estimate.drive.in_turns_bytes_per_second;
   ThreadPool pool(options.engine.threads);
   ProductMeter meter(pool, kernels::WeightType::kBf16);
   estimate.weights_per_second_one_row = meter.BytesPerSecond(1);
@@ -89,7 +92,7 @@ void WriteJson(const PlanOptions& options, const Checkpoint& checkpoint, const M
   json["context"] = options.engine.context;
   json["sequences"] = options.engine.sequences;
   if (estimate) {
-    json["drive"] = {{"bytes_per_second", estimate->drive.bytes_per_second},
+    json["drive"] = {{"bytes_per_second", estimate->read_bytes_per_second},
                      {"reading", estimate->drive.description}};
     json["multiply_bytes_per_second"] = estimate->weights_per_second_one_row;
     json["seconds_per_token"] = estimate->token_seconds;
@@ -110,7 +113,7 @@ void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const 
   out << FormatPlan(plan);
   if (!estimate) return;
   out << fmt::format("drive: {}/s ({})\n",
-                     FormatByteSize(static_cast<uint64_t>(estimate->drive.bytes_per_second)),
+                     FormatByteSize(static_cast<uint64_t>(estimate->read_bytes_per_second)),
                      estimate->drive.description)
       << fmt::format("multiplying: {}/s\n",
                      FormatByteSize(static_cast<uint64_t>(estimate->weights_per_second_one_row)))

@@ -80,7 +80,8 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
                 return Workspace::Bytes(config, rows, threads) + rows * logit_bytes;
               },
           .expert_cache_bytes = options.expert_cache_bytes,
-          .session_bytes = options.sessions ? kSessionBufferBytes : 0};
+          .session_bytes = options.sessions ? kSessionBufferBytes : 0,
+          .drives = FindDrives(checkpoint)};
 }
 
 }  // namespace kimi_k3

@@ -16,8 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPieces = 16;
-constexpr size_t kPiecesOfShard = 4 * kPieces;
+constexpr size_t kPieces = 16;  // at once, of each drive
 
 class Probe : private ReadClient {
  public:
@@ -26,19 +25,29 @@ class Probe : private ReadClient {
       : checkpoint_(&checkpoint),
         piece_bytes_(piece_bytes),
         stop_(options.stop),
-        channel_(OpenIoChannel(checkpoint, options,
-                               {kPieces * piece_bytes, piece_bytes, kPieces, {}}, piece_bytes)),
+        drives_(FindDrives(checkpoint, options.hooks.device_of).drives()),
+        channel_(OpenIoChannel(
+            checkpoint, options,
+            {kPieces * drives_.size() * piece_bytes, piece_bytes, kPieces * drives_.size(), {}},
+            piece_bytes)),
         limit_(limit) {
-    for (size_t slot = 0; slot < kPieces; ++slot) pieces_.push_back({slot, true});
+    for (size_t slot = 0; slot < kPieces * drives_.size(); ++slot) {
+      pieces_.push_back({slot, slot % drives_.size(), true});
+    }
+    for (uint32_t shard = 0; shard < checkpoint.shards().size(); ++shard) {
+      drives_[channel_.drives.Of(shard)].shards.push_back(shard);
+    }
   }
 
   DriveSpeed Run() {
-    ReadLanes lanes(mutex_, *this, std::move(channel_.readers));
+    ReadLanes lanes(mutex_, *this, std::move(channel_.readers), drives_.size());
     std::unique_lock lock(mutex_);
     const auto start = Clock::now();
     deadline_ = start + limit_;
     lanes.Kick();
-    while (Clock::now() < deadline_ || lanes.in_flight() > 0 || lanes.meters().bytes == 0) {
+    const auto silent = [](const Drive& drive) { return drive.bytes == 0; };
+    while (Clock::now() < deadline_ || lanes.in_flight() > 0 ||
+           std::any_of(drives_.begin(), drives_.end(), silent)) {
       changed_.wait_for(lock, std::chrono::milliseconds(50));
       if (lane_error_ != nullptr) std::rethrow_exception(lane_error_);
       if (failure_) throw Error(ErrorKind::kIo, DescribeFailure(*failure_, *checkpoint_));
@@ -46,24 +55,51 @@ class Probe : private ReadClient {
       lanes.Kick();
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const uint64_t bytes = lanes.meters().bytes;
-    return {static_cast<double>(bytes) / seconds, bytes, seconds, channel_.description};
+    return SpeedOf(seconds);
   }
 
  private:
   struct Piece {
     size_t slot;
+    size_t drive;
     bool free;
   };
+  struct Drive {
+    std::vector<uint32_t> shards;
+    bool started = false;  // one read at least
+    uint64_t bytes = 0;
+  };
 
-  std::optional<ReadRequest> NextRead() override {
-    if (started_ && Clock::now() >= deadline_) return std::nullopt;
-    started_ = true;
-    const auto piece =
-        std::find_if(pieces_.begin(), pieces_.end(), [](const Piece& p) { return p.free; });
+  DriveSpeed SpeedOf(double seconds) const {
+    DriveSpeed speed = {0, 0, 0, seconds, channel_.description};
+    double model_bytes = 0;
+    double longest = 0;  // that a drive takes for its shards
+    double sum = 0;
+    for (const Drive& drive : drives_) {
+      double held = 0;
+      for (const uint32_t shard : drive.shards) {
+        held += static_cast<double>(checkpoint_->shards()[shard].bytes);
+      }
+      const double takes = held * seconds / static_cast<double>(drive.bytes);
+      model_bytes += held;
+      longest = std::max(longest, takes);
+      sum += takes;
+      speed.bytes += drive.bytes;
+    }
+    speed.bytes_per_second = model_bytes / longest;
+    speed.in_turns_bytes_per_second = model_bytes / sum;
+    return speed;
+  }
+
+  std::optional<ReadRequest> NextRead(size_t index) override {
+    Drive& drive = drives_[index];
+    if (drive.started && Clock::now() >= deadline_) return std::nullopt;
+    drive.started = true;
+    const auto piece = std::find_if(pieces_.begin(), pieces_.end(),
+                                    [&](const Piece& p) { return p.free && p.drive == index; });
     if (piece == pieces_.end()) return std::nullopt;
     piece->free = false;
-    const uint32_t shard = NextShard();
+    const uint32_t shard = drive.shards[random_() % drive.shards.size()];
     const uint64_t size = checkpoint_->shards()[shard].bytes;
     const uint64_t places = BlockCeil(size) / kBlockBytes;
     const uint64_t offset = random_() % places * kBlockBytes;
@@ -75,19 +111,10 @@ class Probe : private ReadClient {
                        blocks.bytes, needed};
   }
 
-  // One shard for a while, then another: a run reads layer by layer, so that shards on several
-  // drives take turns.
-  uint32_t NextShard() {
-    if (left_of_shard_ == 0) {
-      shard_ = static_cast<uint32_t>(random_() % checkpoint_->shards().size());
-      left_of_shard_ = kPiecesOfShard;
-    }
-    --left_of_shard_;
-    return shard_;
-  }
-
   void ReadDone(const ReadCompletion& completion) override {
-    static_cast<Piece*>(completion.tag)->free = true;
+    auto& piece = *static_cast<Piece*>(completion.tag);
+    piece.free = true;
+    drives_[piece.drive].bytes += completion.bytes;
     if (completion.failure) failure_ = completion.failure;
     changed_.notify_all();
   }
@@ -99,16 +126,14 @@ class Probe : private ReadClient {
   const Checkpoint* checkpoint_;
   uint64_t piece_bytes_;
   const std::atomic<bool>* stop_;
+  std::vector<Drive> drives_;
   IoChannel channel_;
   std::chrono::milliseconds limit_;
   Clock::time_point deadline_;
-  bool started_ = false;  // one read at least
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Piece> pieces_;
   std::mt19937_64 random_{std::random_device()()};
-  uint32_t shard_ = 0;
-  size_t left_of_shard_ = 0;
   std::optional<ReadFailure> failure_;
   std::exception_ptr lane_error_;
 };

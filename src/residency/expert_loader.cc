@@ -2,6 +2,7 @@
 #include "residency/expert_loader.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kimi_k3 {
 namespace {
@@ -12,8 +13,13 @@ constexpr uint64_t kReadBytes = uint64_t{4} << 20;
 }  // namespace
 
 ExpertLoader::ExpertLoader(const Checkpoint& checkpoint, Landing& landing,
-                           const ExpertCacheShape& shape)
-    : checkpoint_(&checkpoint), landing_(&landing), cache_(shape), slots_(cache_.slots()) {
+                           const ExpertCacheShape& shape, DriveMap drives)
+    : checkpoint_(&checkpoint),
+      landing_(&landing),
+      cache_(shape),
+      slots_(cache_.slots()),
+      drives_(std::move(drives)),
+      reads_(drives_.drives()) {
   const ModelConfig& config = checkpoint.config();
   size_t moe_layers = 0;
   for (size_t layer = 0; layer < config.layers; ++layer) {
@@ -39,12 +45,14 @@ void ExpertLoader::Request(size_t layer, std::span<const int32_t> experts) {
 }
 
 void ExpertLoader::GiveUp() {
-  for (const ReadRequest& read : reads_) {  // never started: their experts are not coming
-    auto* transfer = static_cast<Transfer*>(read.tag);
-    --transfer->reads_left;
-    transfer->failure = ReadFailure{read.shard, read.offset, 0};
+  for (std::deque<ReadRequest>& reads : reads_) {
+    for (const ReadRequest& read : reads) {  // never started: their experts are not coming
+      auto* transfer = static_cast<Transfer*>(read.tag);
+      --transfer->reads_left;
+      transfer->failure = ReadFailure{read.shard, read.offset, 0};
+    }
+    reads.clear();
   }
-  reads_.clear();
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].transfer.failure) {
       cache_.Empty(slot);
@@ -80,20 +88,27 @@ void ExpertLoader::Load(size_t index, size_t expert) {
   for (const ExpertRun& run : slot.runs->runs()) {
     std::byte* place = landing_->PlaceInSlot(index, run.slot_offset, run.blocks);
     slot.places.push_back(place);
+    std::deque<ReadRequest>& reads = reads_[drives_.Of(run.blocks.shard)];
     for (uint64_t done = 0; done < run.blocks.bytes; done += kReadBytes) {
       const uint64_t bytes = std::min(kReadBytes, run.blocks.bytes - done);
       const uint64_t offset = run.blocks.offset + done;
-      reads_.push_back({&slot.transfer, run.blocks.shard, offset, place + done, bytes,
-                        std::min(bytes, run.needed_end - offset)});
+      reads.push_back({&slot.transfer, run.blocks.shard, offset, place + done, bytes,
+                       std::min(bytes, run.needed_end - offset)});
       ++slot.transfer.reads_left;
     }
   }
 }
 
-std::optional<ReadRequest> ExpertLoader::Next() {
-  if (reads_.empty()) return std::nullopt;
-  const ReadRequest read = reads_.front();
-  reads_.pop_front();
+bool ExpertLoader::has_reads() const {
+  return std::any_of(reads_.begin(), reads_.end(),
+                     [](const auto& reads) { return !reads.empty(); });
+}
+
+std::optional<ReadRequest> ExpertLoader::Next(size_t drive) {
+  std::deque<ReadRequest>& reads = reads_[drive];
+  if (reads.empty()) return std::nullopt;
+  const ReadRequest read = reads.front();
+  reads.pop_front();
   return read;
 }
 

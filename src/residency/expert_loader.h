@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "residency/drive_map.h"
 #include "residency/expert_cache.h"
 #include "residency/expert_runs.h"
 #include "residency/landing.h"
@@ -29,16 +30,18 @@ class ExpertLoader {
   };
 
   // The references must outlive it.
-  ExpertLoader(const Checkpoint& checkpoint, Landing& landing, const ExpertCacheShape& shape);
+  ExpertLoader(const Checkpoint& checkpoint, Landing& landing, const ExpertCacheShape& shape,
+               DriveMap drives = {});
 
   // Begins a layer. REQUIRES: the request before was finished or given up.
   void Request(size_t layer, std::span<const int32_t> experts);
   // Forgets the request; reads in flight go on.
   void GiveUp();
 
-  // The next read, or nothing.
-  std::optional<ReadRequest> Next();
-  bool has_reads() const { return !reads_.empty(); }
+  // The next read of this drive, or nothing.
+  std::optional<ReadRequest> Next(size_t drive);
+  bool has_reads(size_t drive) const { return !reads_[drive].empty(); }
+  bool has_reads() const;
 
   size_t left() const { return left_; }
   int32_t expert(size_t position) const { return wanted_[position].expert; }
@@ -78,7 +81,8 @@ class ExpertLoader {
   ExpertCache cache_;
   std::vector<size_t> moe_index_;  // by layer
   std::deque<Slot> slots_;
-  std::deque<ReadRequest> reads_;
+  DriveMap drives_;
+  std::vector<std::deque<ReadRequest>> reads_;  // by drive
   size_t layer_ = 0;
   std::vector<Wanted> wanted_;
   size_t left_ = 0;

@@ -1,11 +1,8 @@
 // The chosen way of reading, opened: files or maps, readers, and where their reads land.
 #include "residency/io_channel.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "base/error.h"
 #include "residency/blocking_reader.h"
@@ -18,26 +15,11 @@ namespace {
 constexpr size_t kMostDepth = 16;
 // Threads that read with pread or populate a map.
 constexpr size_t kReaderThreads = 8;
-// More drives than this share the depth.
-constexpr size_t kMostDrives = 8;
-
-// Devices that the shards lie on, links followed; at least 1.
-size_t CountDrives(const Checkpoint& checkpoint) {
-  std::set<dev_t> devices;
-  for (const Shard& shard : checkpoint.shards()) {
-    struct stat info = {};
-    if (stat(shard.path.c_str(), &info) == 0) devices.insert(info.st_dev);
-  }
-  return std::clamp<size_t>(devices.size(), 1, kMostDrives);
-}
-
-// As many reads as the ring can take while one tile is being used, and as many again for each
-// further drive: tiles that wait for a slow one then leave depth for experts on the others.
-size_t ChooseDepth(const IoOptions& options, const LandingShape& shape, uint64_t tile_bytes,
-                   size_t drives) {
+// As many reads of one drive as the ring can take while one tile is being used.
+size_t ChooseDepth(const IoOptions& options, const LandingShape& shape, uint64_t tile_bytes) {
   if (options.depth != 0) return options.depth;
   const uint64_t fit = shape.ring_bytes / std::max<uint64_t>(1, tile_bytes);
-  return std::clamp<size_t>(fit, 2, kMostDepth) * drives;
+  return std::clamp<size_t>(fit, 2, kMostDepth);
 }
 
 void OpenMaps(const Checkpoint& checkpoint, const IoOptions& options, const LandingShape& shape,
@@ -74,16 +56,20 @@ void OpenFiles(const Checkpoint& checkpoint, const IoOptions& options, const Lan
     return OpenThreads(files, threads, " (no direct reads on this file system)", channel);
   }
   std::string refusal = "refused by request";
-  // One thread submits: it keeps every drive busy, and a second one takes a core from compute where
-  // the submitting call does the work (holes, cached pages).
-  auto uring = options.hooks.refuse_io_uring ? nullptr : MakeUringReader(files, depth, &refusal);
-  if (uring == nullptr) {
-    return OpenThreads(files, threads, fmt::format(" (io_uring refused: {})", refusal), channel);
+  // One thread submits for a drive: it keeps it busy, and a second one takes a core from compute
+  // where the submitting call does the work (holes, cached pages).
+  const size_t drives = channel.drives.drives();
+  for (size_t drive = 0; drive < drives; ++drive) {
+    auto uring = options.hooks.refuse_io_uring ? nullptr : MakeUringReader(files, depth, &refusal);
+    if (uring == nullptr) {
+      channel.readers.clear();
+      return OpenThreads(files, threads, fmt::format(" (io_uring refused: {})", refusal), channel);
+    }
+    channel.readers.push_back(std::move(uring));
   }
   channel.description =
       fmt::format("{} reads through io_uring, {} in flight",
-                  files.all_direct() ? "direct" : "direct and buffered", uring->depth());
-  channel.readers.push_back(std::move(uring));
+                  files.all_direct() ? "direct" : "direct and buffered", depth * drives);
 }
 
 }  // namespace
@@ -114,9 +100,10 @@ void IoChannel::CheckUnchanged() const {
 IoChannel OpenIoChannel(const Checkpoint& checkpoint, const IoOptions& options,
                         const LandingShape& shape, uint64_t tile_bytes) {
   IoChannel channel;
-  const size_t drives = CountDrives(checkpoint);
-  const size_t depth = ChooseDepth(options, shape, tile_bytes, drives);
-  const size_t threads = std::min(depth, kReaderThreads * drives);
+  channel.drives = FindDrives(checkpoint, options.hooks.device_of);
+  const size_t drives = channel.drives.drives();
+  const size_t depth = ChooseDepth(options, shape, tile_bytes);
+  const size_t threads = std::min(depth, kReaderThreads) * drives;
   if (options.mode == IoMode::kMmap) {
     OpenMaps(checkpoint, options, shape, threads, channel);
   } else {

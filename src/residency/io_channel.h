@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "residency/drive_map.h"
 #include "residency/guarded_map.h"
 #include "residency/landing.h"
 #include "residency/reader.h"
@@ -20,8 +21,9 @@ struct IoChannel {
   std::deque<GuardedMap> maps;        // by shard; mmap alone
   std::unique_ptr<ShardFiles> files;  // the other ways
   std::unique_ptr<Landing> landing;
-  std::vector<std::unique_ptr<Reader>> readers;
-  std::string description;  // "direct reads through io_uring, 16 in flight"
+  DriveMap drives;
+  std::vector<std::unique_ptr<Reader>> readers;  // as many for each drive, in turns
+  std::string description;                       // "direct reads through io_uring, 16 in flight"
 
   // A range of any alignment, now; throws Error(kIo). Returns the bytes fetched.
   uint64_t ReadRange(const Checkpoint& checkpoint, const ByteRange& range,

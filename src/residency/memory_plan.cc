@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
 #include "base/byte_size.h"
 #include "base/error.h"
@@ -25,6 +26,8 @@ constexpr uint64_t kFullRingBytes = 64 * kMegabyte;
 constexpr uint64_t kLeastRingBytes = 4 * kMegabyte;
 constexpr size_t kLeastSlots = 4;
 constexpr size_t kFullSlots = 16;
+// Of what is left for pins, the part that may go into reading several drives at once.
+constexpr uint64_t kDriveShare = 3;
 // Rows that a short prompt needs to go through in one pass.
 constexpr size_t kShortPromptRows = 8;
 // Stacks, code not yet touched, allocator slack and what reading holds besides the ring.
@@ -75,6 +78,7 @@ class Planner {
     // A matrix that stays saves more than a larger ring where everything fits.
     if (Left() < schedule_.trunk_bytes() + schedule_.head_bytes()) GrowRing(kFullRingBytes);
     if (request_.expert_cache_bytes) CacheExperts(*request_.expert_cache_bytes);
+    ReachOtherDrives();
     Pin();
     if (!request_.expert_cache_bytes) CacheExperts(Left());
     ListItems();
@@ -121,6 +125,30 @@ class Planner {
   void GrowRing(uint64_t wanted) {
     const uint64_t most = plan_.stream.ring_bytes + BlockFloor(Left());
     plan_.stream.ring_bytes = std::max(plan_.stream.ring_bytes, std::min(RingOf(wanted), most));
+  }
+
+  // Where the walk changes between drives, grows the ring so far that while compute waits for one
+  // drive there is room for what comes next from each other one. Such a ring spares the waiting for
+  // its bytes at every change, a pin its bytes once a pass.
+  void ReachOtherDrives() {
+    uint64_t all = 0;
+    size_t changes = 0;
+    std::set<size_t> drives;
+    std::optional<size_t> before;
+    for (const PassStep& step : schedule_.steps()) {
+      if (step.kind == StepKind::kExperts) continue;
+      const size_t drive = request_.drives.Of(step.location.range.shard);
+      if (before && *before != drive) ++changes;
+      before = drive;
+      drives.insert(drive);
+      all += PinBytes(step);
+    }
+    const uint64_t room = Left();
+    if (changes == 0 || room >= all) return;
+    const uint64_t streamed = all - room;
+    const uint64_t reach = kFullRingBytes + streamed / (changes + 1) * (drives.size() - 1);
+    GrowRing(plan_.stream.ring_bytes + std::min(reach, room / kDriveShare));
+    plan_.drives_together = plan_.stream.ring_bytes >= RingOf(reach);
   }
 
   // The most rows of a pass, up to `wanted`, that the budget allows.
@@ -194,7 +222,8 @@ class Planner {
         {"activations", request_.activation_bytes(plan_.chunk_rows),
          fmt::format("chunk of {} rows", plan_.chunk_rows)},
         {"tile ring", plan_.stream.ring_bytes,
-         fmt::format("tiles of up to {}", FormatByteSize(schedule_.largest_tile_bytes()))},
+         fmt::format("tiles of up to {}{}", FormatByteSize(schedule_.largest_tile_bytes()),
+                     plan_.drives_together ? "; all drives at once" : "")},
         {"expert slots", slot_bytes_ * plan_.stream.passing_slots,
          fmt::format("{} experts on their way", plan_.stream.passing_slots)},
         {"pinned matrices", pinned_bytes_,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "residency/drive_map.h"
 #include "residency/stream_options.h"
 
 namespace kimi_k3 {
@@ -27,6 +28,7 @@ struct PlanRequest {
   std::function<uint64_t(size_t)> activation_bytes;  // of a pass of so many rows
   std::optional<uint64_t> expert_cache_bytes;        // unset: what is left after the pins
   uint64_t session_bytes = 0;                        // for saving and loading sessions
+  DriveMap drives;                                   // that the shards lie on
 };
 
 struct PlanItem {
@@ -40,6 +42,7 @@ struct MemoryPlan {
   uint64_t smallest_bytes = 0;  // the least budget that would do
   StreamShape stream;
   size_t chunk_rows = 1;
+  bool drives_together = false;  // the ring reaches far enough to read all drives at once
   std::vector<PlanItem> items;
   uint64_t total_bytes = 0;  // of all items; at most budget_bytes
 
@@ -57,9 +60,10 @@ struct MemoryPlan {
 };
 
 // Spends the budget in this order: what must be; the prompt chunk up to a few rows; the ring;
-// expert slots to the number of experts per token; the prompt chunk to chunk_rows; pinned matrices,
-// spread evenly over the walk; cached experts. Throws Error(kBudget) that names the smallest budget
-// that would do where this one does not.
+// expert slots to the number of experts per token; the prompt chunk to chunk_rows; where the walk
+// changes from drive to drive, a ring that reaches the next; pinned matrices, spread evenly over
+// the walk; cached experts. Throws Error(kBudget) that names the smallest budget that would do
+// where this one does not.
 MemoryPlan MakeMemoryPlan(const Checkpoint& checkpoint, const PlanRequest& request);
 
 // The plan as lines of a table, and as JSON (docs/streaming.md).

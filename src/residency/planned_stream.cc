@@ -49,9 +49,10 @@ class BudgetedStream : public PlannedStream, private ReadClient {
             checkpoint, options,
             ShapeOfLanding(schedule_, shape, ExpertCache(ShapeOfCache(checkpoint, shape)).slots()),
             schedule_.largest_tile_bytes())),
-        ahead_(schedule_, *channel_.landing, shape.pinned, options.prefetch_layers),
-        experts_(checkpoint, *channel_.landing, ShapeOfCache(checkpoint, shape)),
-        lanes_(mutex_, *this, std::move(channel_.readers)) {
+        ahead_(schedule_, *channel_.landing, shape.pinned, options.prefetch_layers,
+               channel_.drives),
+        experts_(checkpoint, *channel_.landing, ShapeOfCache(checkpoint, shape), channel_.drives),
+        lanes_(mutex_, *this, std::move(channel_.readers), channel_.drives.drives()) {
     if (shape.ring_bytes < schedule_.largest_tile_bytes() + 2 * kBlockBytes) {
       throw std::logic_error("weight stream: the ring cannot hold the largest tile");
     }
@@ -184,14 +185,16 @@ class BudgetedStream : public PlannedStream, private ReadClient {
     if (walk_.finished()) channel_.CheckUnchanged();
   }
 
-  std::optional<ReadRequest> NextRead() override {
+  std::optional<ReadRequest> NextRead(size_t drive) override {
     if (restarting_) return std::nullopt;
     // In the order of need: what compute uses before the experts while there is room for it, the
     // experts, what comes after them.
     std::optional<ReadRequest> read;
-    if (experts_.has_reads()) read = ahead_.NextBefore(expert_step_);
-    if (!read) read = experts_.Next();
-    return read ? read : ahead_.Next();
+    if (experts_.has_reads(drive)) read = ahead_.NextBefore(expert_step_, drive);
+    if (!read) read = experts_.Next(drive);
+    if (!read) read = ahead_.Next(drive);
+    if (ahead_.TakeNews()) lanes_.Kick();
+    return read;
   }
 
   void ReadDone(const ReadCompletion& completion) override {

@@ -21,14 +21,21 @@ Transfer::Kind KindOf(const PassStep& step) {
 }  // namespace
 
 ReadAhead::ReadAhead(const PassSchedule& schedule, Landing& landing, std::vector<bool> pinned,
-                     std::optional<size_t> layers_ahead)
-    : schedule_(&schedule), landing_(&landing), layers_ahead_(layers_ahead) {
+                     std::optional<size_t> layers_ahead, DriveMap drives)
+    : schedule_(&schedule),
+      landing_(&landing),
+      layers_ahead_(layers_ahead),
+      drives_(std::move(drives)),
+      queues_(drives_.drives()) {
   pinned.resize(schedule.steps().size());
   pins_.resize(schedule.steps().size());
+  const size_t head_drive = drives_.Of(schedule.steps().back().location.range.shard);
   size_t index = 0;
   for (size_t i = 0; i < pins_.size(); ++i) {
     const PassStep& step = schedule.steps()[i];
-    if (!pinned[i] || step.kind == StepKind::kExperts) continue;
+    if (step.kind == StepKind::kExperts) continue;
+    spread_ = spread_ || drives_.Of(step.location.range.shard) != head_drive;
+    if (!pinned[i]) continue;
     Pin& pin = pins_[i];
     pin.is_pin = true;
     pin.index = index++;
@@ -50,7 +57,9 @@ void ReadAhead::BeginPass(bool with_head) {
 
 void ReadAhead::Restart() {
   while (!tiles_.empty()) ReleaseOldestTile();
+  for (std::deque<Queued>& queue : queues_) queue.clear();
   for (Pin& pin : pins_) {
+    pin.queued = false;
     if (pin.loaded) continue;
     // Chunks that came stay; the first that did not, and what follows, are read again.
     const auto begin = pin.transfers.begin();
@@ -73,19 +82,38 @@ bool ReadAhead::BeyondLimit() const {
   return next_pass_ * pass_layers + steps[next_step_].layer > at + *layers_ahead_;
 }
 
-std::optional<ReadRequest> ReadAhead::Next() {
-  if (!SkipToWork() || BeyondLimit()) return std::nullopt;
-  const PassStep& step = schedule_->steps()[next_step_];
-  Pin& pin = pins_[next_step_];
-  return pin.is_pin ? NextPinChunk(step, pin) : NextTile(step);
+std::optional<ReadRequest> ReadAhead::Take(size_t drive, std::optional<size_t> before) {
+  const auto in_time = [&](uint64_t pass, size_t step) {
+    return !before || (pass == pass_ && step < *before);
+  };
+  std::deque<Queued>& queue = queues_[drive];
+  while (queue.empty()) {
+    if (!SkipToWork() || BeyondLimit() || !in_time(next_pass_, next_step_) || !Place()) {
+      return std::nullopt;
+    }
+    news_ = news_ || queue.empty();
+  }
+  if (!in_time(queue.front().pass, queue.front().step)) return std::nullopt;
+  return TakeFirst(queue);
 }
 
-std::optional<ReadRequest> ReadAhead::NextBefore(size_t step) {
-  if (!SkipToWork() || next_pass_ != pass_ || next_step_ >= step) return std::nullopt;
-  return Next();
+ReadRequest ReadAhead::TakeFirst(std::deque<Queued>& queue) {
+  const Queued& first = queue.front();
+  if (first.tile) {
+    const ReadRequest read = *first.tile;
+    queue.pop_front();
+    return read;
+  }
+  Pin& pin = pins_[first.step];
+  const ReadRequest read = NextPinChunk(schedule_->steps()[first.step], pin);
+  if (pin.asked == pin.chunks) {
+    pin.queued = false;
+    queue.pop_front();
+  }
+  return read;
 }
 
-// Moves on to the step whose reads are next; false where there is none that is known to come.
+// Moves on to the step that is queued next; false where there is none that is known to come.
 bool ReadAhead::SkipToWork() {
   const auto steps = schedule_->steps();
   for (;;) {
@@ -104,15 +132,16 @@ bool ReadAhead::SkipToWork() {
         continue;
       }
     }
-    const bool finished = step.kind == StepKind::kExperts ||
-                          (pin.is_pin ? pin.asked == pin.chunks : next_tile_ == step.tiles());
+    const bool finished =
+        step.kind == StepKind::kExperts ||
+        (pin.is_pin ? pin.queued || pin.asked == pin.chunks : next_tile_ == step.tiles());
     if (!finished) return true;
     ++next_step_;
     next_tile_ = 0;
   }
 }
 
-std::optional<ReadRequest> ReadAhead::NextPinChunk(const PassStep& step, Pin& pin) {
+ReadRequest ReadAhead::NextPinChunk(const PassStep& step, Pin& pin) {
   const ByteRange& range = step.location.range;
   if (pin.landed == nullptr) {
     pin.landed = landing_->PlacePin(pin.index, pin.blocks);
@@ -134,20 +163,33 @@ bool ReadAhead::ComputeIsElsewhere() const {
          (steps[reached_].kind == StepKind::kExperts || pins_[reached_].is_pin);
 }
 
-std::optional<ReadRequest> ReadAhead::NextTile(const PassStep& step) {
+bool ReadAhead::Place() {
+  const PassStep& step = schedule_->steps()[next_step_];
+  std::deque<Queued>& queue = queues_[drives_.Of(step.location.range.shard)];
+  Pin& pin = pins_[next_step_];
+  if (!pin.is_pin) return PlaceTile(step, queue);
+  pin.queued = true;
+  queue.push_back({next_pass_, next_step_, std::nullopt});
+  return true;
+}
+
+bool ReadAhead::PlaceTile(const PassStep& step, std::deque<Queued>& queue) {
   const ByteRange range = step.RangeOf(next_tile_);
   const ByteRange blocks = BlocksOf(range);
-  const bool cold = !tiles_.empty() && tile_bytes_ + blocks.bytes > kWarmBytes;
-  if (cold && !ComputeIsElsewhere()) return std::nullopt;
+  // Several drives at once are worth more than a warm cache.
+  const bool cold = !spread_ && !tiles_.empty() && tile_bytes_ + blocks.bytes > kWarmBytes;
+  if (cold && !ComputeIsElsewhere()) return false;
   std::byte* place = landing_->PlaceTile(blocks);
-  if (place == nullptr) return std::nullopt;
+  if (place == nullptr) return false;
   const uint64_t lead = range.offset - blocks.offset;
   AheadTile& ahead = tiles_.emplace_back(AheadTile{
       next_step_, next_tile_, place + lead, blocks.bytes, {KindOf(step), 1, std::nullopt}});
   tile_bytes_ += blocks.bytes;
   ++next_tile_;
-  return ReadRequest{&ahead.transfer, range.shard,  blocks.offset,
-                     place,           blocks.bytes, lead + range.bytes};
+  queue.push_back({next_pass_, next_step_,
+                   ReadRequest{&ahead.transfer, range.shard, blocks.offset, place, blocks.bytes,
+                               lead + range.bytes}});
+  return true;
 }
 
 const Transfer* ReadAhead::FindTile(size_t step, size_t tile) const {

@@ -9,9 +9,12 @@
 namespace kimi_k3 {
 
 ReadLanes::ReadLanes(std::mutex& mutex, ReadClient& client,
-                     std::vector<std::unique_ptr<Reader>> readers)
+                     std::vector<std::unique_ptr<Reader>> readers, size_t drives)
     : mutex_(&mutex), client_(&client), lanes_(readers.size()) {
-  for (size_t i = 0; i < readers.size(); ++i) lanes_[i].reader = std::move(readers[i]);
+  for (size_t i = 0; i < readers.size(); ++i) {
+    lanes_[i].reader = std::move(readers[i]);
+    lanes_[i].drive = i % drives;
+  }
   try {
     const std::scoped_lock lock(mutex);
     for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -78,7 +81,7 @@ bool ReadLanes::Step(Lane& lane, std::unique_lock<std::mutex>& lock,
   std::optional<ReadRequest> request;
   const bool room = lane.in_flight < lane.reader->depth() && !stopping_;
   const uint64_t seen = kicks_;
-  if (room && kicks_ > 0) request = client_->NextRead();
+  if (room && kicks_ > 0) request = client_->NextRead(lane.drive);
   if (!request && lane.in_flight == 0) {
     work_.wait(lock, [&] { return stopping_ || kicks_ != seen; });
     return true;

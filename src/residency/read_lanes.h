@@ -21,8 +21,9 @@ namespace kimi_k3 {
 class ReadClient {
  public:
   virtual ~ReadClient() = default;
-  // The next read, or nothing while there is no room or nothing is known to be needed.
-  virtual std::optional<ReadRequest> NextRead() = 0;
+  // The next read of this drive, or nothing while there is no room or nothing is known to be
+  // needed.
+  virtual std::optional<ReadRequest> NextRead(size_t drive) = 0;
   virtual void ReadDone(const ReadCompletion& completion) = 0;
   // A lane has died with this error: no further read will come from it.
   virtual void LaneFailed(std::exception_ptr error) = 0;
@@ -38,12 +39,14 @@ struct LaneMeters {
 };
 
 // Runs one thread for each reader until destroyed. Asks the client for reads as long as readers
-// have depth to spare.
+// have depth to spare. Each reader serves one drive, so that a drive that is slow, or stuck, takes
+// no depth from another.
 class ReadLanes {
  public:
-  // mutex: protects the client; must outlive the lanes, as the client must. No read starts before
-  // the first Kick.
-  ReadLanes(std::mutex& mutex, ReadClient& client, std::vector<std::unique_ptr<Reader>> readers);
+  // mutex: protects the client; must outlive the lanes, as the client must. Reader i serves drive
+  // i mod `drives`; there is at least one for each. No read starts before the first Kick.
+  ReadLanes(std::mutex& mutex, ReadClient& client, std::vector<std::unique_ptr<Reader>> readers,
+            size_t drives = 1);
   // Waits for the reads in flight; starts no more. The mutex must not be held.
   ~ReadLanes();
   ReadLanes(const ReadLanes&) = delete;
@@ -59,6 +62,7 @@ class ReadLanes {
  private:
   struct Lane {
     std::unique_ptr<Reader> reader;
+    size_t drive = 0;
     size_t in_flight = 0;
     bool collecting = false;  // blocked in Collect although it has depth to spare
     std::thread thread;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "residency/drive_map.h"
 #include "residency/pass_schedule.h"
 #include "residency/reader.h"
 #include "residency/shard_files.h"
@@ -31,19 +32,21 @@ enum class IoMode : uint8_t { kAuto, kDirect, kBuffered, kMmap };
 // "auto", "direct", "buffered", "mmap"; throws Error(kUsage) for another word.
 IoMode ParseIoMode(std::string_view text);
 
-// Seams for tests: the system call beneath pread, each reader's wrapper, and io_uring refused as a
-// container would.
+// Seams for tests: the system call beneath pread, each reader's wrapper, io_uring refused as a
+// container would, and the drive that a file lies on.
 struct IoHooks {
   PreadFunction pread = SystemPread;
   std::function<std::unique_ptr<Reader>(std::unique_ptr<Reader>)> wrap_reader;
   bool refuse_io_uring = false;
+  DeviceFunction device_of = DeviceOf;
 };
 
 struct IoOptions {
   IoMode mode = IoMode::kAuto;
   // Read-ahead reaches this many layers beyond the one in use; unset: as far as the ring has room.
   std::optional<size_t> prefetch_layers;
-  size_t depth = 0;  // reads in flight; 0: as many as suit the ring and the way of reading
+  // Reads in flight for each drive; 0: as many as suit the ring and the way of reading.
+  size_t depth = 0;
   // Reads through the page cache are forgotten by it: for a model that it cannot hold anyway.
   bool drop_behind = false;
   // Set by whoever wants the run to end; looked at ten times a second and between tiles.

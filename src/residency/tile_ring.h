@@ -13,7 +13,7 @@ namespace kimi_k3 {
 // Deals in numbers alone, so that it can stand for memory or merely count.
 class TileRing {
  public:
-  explicit TileRing(uint64_t bytes) : bytes_(bytes) {}
+  explicit TileRing(uint64_t bytes);
 
   // Offset of a new piece of `bytes` > 0, or nothing while there is no room for it.
   std::optional<uint64_t> Take(uint64_t bytes);
@@ -24,9 +24,14 @@ class TileRing {
   bool empty() const { return order_.empty(); }
 
  private:
+  struct Piece {
+    uint64_t begin;
+    uint64_t end;
+  };
+
   uint64_t bytes_;
-  std::map<uint64_t, uint64_t> pieces_;  // end by begin
-  std::deque<uint64_t> order_;           // their begins, oldest first
+  std::map<uint64_t, uint64_t> gaps_;  // end by begin, no two adjoining: few, however many pieces
+  std::deque<Piece> order_;            // oldest first
 };
 
 }  // namespace kimi_k3

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "base/error.h"
 #include "residency/fault_injecting_reader.h"
@@ -24,6 +25,31 @@ TEST(DriveProbe, ReadsForAsLongAsItWasTold) {
     EXPECT_NEAR(speed.bytes_per_second, static_cast<double>(speed.bytes) / speed.seconds, 1.0);
     EXPECT_FALSE(speed.description.empty());
   }
+}
+
+TEST(DriveProbe, ReadsAllDrivesAndCombinesTheirSpeeds) {
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint("k3"));
+  IoOptions io;
+  io.hooks.device_of = [](const std::filesystem::path& path) {
+    return path.filename() == "model-00002-of-000003.safetensors" ? 2 : 1;
+  };
+  // The first drive is stuck for as long as the probe is to last.
+  auto plan = std::make_shared<FaultPlan>();
+  plan->stuck = [](uint32_t shard) { return shard != 1; };
+  io.hooks.wrap_reader = [plan](std::unique_ptr<Reader> reader) {
+    return std::make_unique<FaultInjectingReader>(std::move(reader), plan);
+  };
+  std::thread release([plan] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    plan->released = true;
+  });
+  const DriveSpeed speed = MeasureDrive(checkpoint, io, 10000, std::chrono::milliseconds(50));
+  release.join();
+  EXPECT_GE(speed.seconds, 0.1);
+  EXPECT_GT(speed.bytes, 0U);
+  EXPECT_GT(speed.in_turns_bytes_per_second, 0.0);
+  EXPECT_GT(speed.bytes_per_second, speed.in_turns_bytes_per_second);
+  EXPECT_LT(speed.bytes_per_second, 2 * speed.in_turns_bytes_per_second + 1);
 }
 
 TEST(DriveProbe, ReportsADriveThatFails) {

@@ -29,7 +29,7 @@ class ExpertLoaderTest : public testing::Test {
   size_t Read(size_t count = ~size_t{0}) {
     size_t reads = 0;
     while (reads < count) {
-      const auto read = loader_->Next();
+      const auto read = loader_->Next(0);
       if (!read) break;
       --static_cast<Transfer*>(read->tag)->reads_left;
       ++reads;
@@ -74,10 +74,34 @@ TEST_F(ExpertLoaderTest, BringsEveryExpertOnceWithAnyNumberOfSlots) {
   }
 }
 
+TEST_F(ExpertLoaderTest, EveryDriveReadsTheExpertsItHolds) {
+  const uint32_t shard = checkpoint_.Expert(layer_, 0).gate.weights.shard;
+  std::vector<uint64_t> devices(checkpoint_.shards().size(), 1);
+  devices.push_back(2);  // so that there are two drives, however few the shards
+  Make(3, 0);
+  const ExpertCacheShape shape = {checkpoint_.config().layers, checkpoint_.config().moe.experts,
+                                  checkpoint_.config().moe.experts_per_token, 3, 0};
+  const DriveMap drives(devices);
+  ExpertLoader loader(checkpoint_, *landing_, shape, drives);
+  loader.Request(layer_, std::vector<int32_t>{1, 4, 6});
+  const size_t holds = drives.Of(shard);
+  EXPECT_TRUE(loader.has_reads());
+  EXPECT_TRUE(loader.has_reads(holds));
+  EXPECT_FALSE(loader.has_reads(1 - holds));
+  EXPECT_FALSE(loader.Next(1 - holds));
+  while (const auto read = loader.Next(holds)) {
+    EXPECT_EQ(drives.Of(read->shard), holds);
+    --static_cast<Transfer*>(read->tag)->reads_left;
+  }
+  EXPECT_FALSE(loader.has_reads());
+  for (int i = 0; i < 3; ++i) loader.Finish(*loader.FindReady(ExpertOrder::kAscending));
+  EXPECT_EQ(loader.left(), 0U);
+}
+
 TEST_F(ExpertLoaderTest, TakesWhatArrivesFirst) {
   Make(3, 0);
   loader_->Request(layer_, std::vector<int32_t>{1, 4, 6});
-  const auto first = loader_->Next();
+  const auto first = loader_->Next(0);
   ASSERT_TRUE(first);
   EXPECT_FALSE(loader_->FindReady(ExpertOrder::kArrival));
   // All but the first end.

@@ -24,6 +24,8 @@ struct FaultPlan {
   };
   // Decides by the number of the read, from 0.
   std::function<Fault(uint64_t)> fault = [](uint64_t) { return Fault::kNone; };
+  // Reads of these shards do not complete before `released`.
+  std::function<bool(uint32_t)> stuck = [](uint32_t) { return false; };
   int error_number = 5;  // EIO; 0: the file ends early
   bool spoil = true;     // not for maps, which cannot be written
   std::chrono::microseconds delay{0};
@@ -47,9 +49,10 @@ class FaultInjectingReader : public Reader {
             {request.tag, 0, ReadFailure{request.shard, request.offset, plan_->error_number}});
         return;
       case FaultPlan::Fault::kHang:
-        while (!plan_->released) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        WaitForRelease();
         break;
       case FaultPlan::Fault::kNone:
+        if (plan_->stuck(request.shard)) WaitForRelease();
         break;
     }
     std::this_thread::sleep_for(plan_->delay);
@@ -72,6 +75,10 @@ class FaultInjectingReader : public Reader {
   void Wake() override { reader_->Wake(); }
 
  private:
+  void WaitForRelease() const {
+    while (!plan_->released) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
   std::unique_ptr<Reader> reader_;
   std::shared_ptr<FaultPlan> plan_;
   std::vector<ReadCompletion> failed_;

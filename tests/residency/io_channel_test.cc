@@ -77,6 +77,23 @@ TEST_F(IoChannelTest, EveryDriveAddsItsShareOfTheDepth) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(IoChannelTest, EveryDriveHasReadersOfItsOwn) {
+  uint64_t device = 0;
+  IoOptions options;
+  options.hooks.device_of = [&](const std::filesystem::path&) { return device++; };
+  IoChannel channel = Open(options);
+  EXPECT_EQ(channel.drives.drives(), 3U);
+  EXPECT_EQ(channel.readers.size() % 3, 0U);
+  for (const auto& reader : channel.readers) {
+    EXPECT_EQ(reader->depth(), channel.readers[0]->depth());
+  }
+  options.hooks.refuse_io_uring = true;
+  channel = Open(options);
+  EXPECT_EQ(channel.readers.size(), 24U);
+  EXPECT_THAT(channel.description, HasSubstr("24 threads"));
+  EXPECT_THAT(channel.description, HasSubstr("3 drives"));
+}
+
 TEST_F(IoChannelTest, WrapsEveryReader) {
   IoOptions options;
   options.mode = IoMode::kMmap;

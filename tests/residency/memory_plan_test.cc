@@ -9,6 +9,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "checkpoint/synth.h"
+#include "checkpoint/synth_config.h"
 #include "residency/planned_stream.h"
 #include "residency/stream_factory.h"
 #include "residency/stream_test_support.h"
@@ -188,6 +190,49 @@ TEST_F(MemoryPlanTest, IsShownWithEveryItem) {
   EXPECT_EQ(json["smallest_bytes"], plan.smallest_bytes);
   EXPECT_EQ(json["items"].size(), plan.items.size());
   EXPECT_EQ(json["read_per_token"]["bytes"], plan.bytes_per_token());
+}
+
+TEST(MemoryPlan, TheRingReachesOtherDrivesWhereTheBudgetAllows) {
+  const ScratchFolder scratch;
+  WriteSynthCheckpoint({.config_json = GeometryConfig("k3", {.layers = 4, .experts = 16}),
+                        .output = scratch.path() / "k3",
+                        .sparse = true});
+  const Checkpoint checkpoint = Checkpoint::Open(scratch.path() / "k3");
+  std::vector<uint64_t> devices;
+  for (size_t i = 0; i < checkpoint.shards().size(); ++i) devices.push_back(i % 2);
+  const auto plan = [&](uint64_t budget, const DriveMap& drives) {
+    return MakeMemoryPlan(checkpoint, {.budget_bytes = budget,
+                                       .activation_bytes = [](size_t rows) { return rows * 1000; },
+                                       .drives = drives});
+  };
+  const auto pinned = [](const MemoryPlan& made) {
+    const auto item = std::find_if(made.items.begin(), made.items.end(),
+                                   [](const PlanItem& i) { return i.name == "pinned matrices"; });
+    return item->bytes;
+  };
+  const PassSchedule schedule(checkpoint);
+  const uint64_t all = schedule.trunk_bytes() + schedule.head_bytes();
+  size_t together = 0;
+  for (uint64_t budget = 500000000; budget < 9000000000; budget += 500000000) {
+    const MemoryPlan one = plan(budget, {});
+    const MemoryPlan two = plan(budget, DriveMap(devices));
+    EXPECT_FALSE(one.drives_together);
+    EXPECT_LE(two.total_bytes, budget);
+    ASSERT_GE(two.stream.ring_bytes, one.stream.ring_bytes);
+    const uint64_t more = two.stream.ring_bytes - one.stream.ring_bytes;
+    // Room that no matrix fits in is left over by both.
+    EXPECT_LE(more, pinned(one) / 3 + 100000000) << budget;
+    EXPECT_LE(two.bytes_per_token(), one.bytes_per_token() + more + 200000000) << budget;
+    if (two.drives_together) ++together;
+    const uint64_t layer = (all - pinned(one)) / checkpoint.config().layers;
+    EXPECT_TRUE(!two.drives_together || more > layer / 2) << budget;
+    EXPECT_EQ(plan(budget, DriveMap(std::vector<uint64_t>(devices.size(), 5))).stream.ring_bytes,
+              one.stream.ring_bytes);
+  }
+  EXPECT_GE(together, 4U);
+  const MemoryPlan everything = plan(uint64_t{1} << 40, DriveMap(devices));
+  EXPECT_EQ(everything.bytes_per_token(), everything.embedding_bytes_per_token);
+  EXPECT_LE(everything.stream.ring_bytes, uint64_t{16} << 20);
 }
 
 TEST(MemoryPlan, WorksForAModelWithoutExperts) {

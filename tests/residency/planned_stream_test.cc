@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <tuple>
 
@@ -24,6 +25,7 @@ struct Way {
   IoMode mode;
   bool refuse_io_uring;
   bool drop_behind;
+  bool several_drives = false;  // each shard counts as a drive of its own
 };
 constexpr Way kWays[] = {{"auto", IoMode::kAuto, false, false},
                          {"direct", IoMode::kDirect, false, false},
@@ -31,13 +33,21 @@ constexpr Way kWays[] = {{"auto", IoMode::kAuto, false, false},
                          {"buffered", IoMode::kBuffered, false, false},
                          {"buffered_drop", IoMode::kBuffered, false, true},
                          {"mmap", IoMode::kMmap, false, false},
-                         {"mmap_drop", IoMode::kMmap, false, true}};
+                         {"mmap_drop", IoMode::kMmap, false, true},
+                         {"drives", IoMode::kAuto, false, false, true},
+                         {"drives_threads", IoMode::kBuffered, false, true, true},
+                         {"mmap_drives", IoMode::kMmap, false, false, true}};
 
 IoOptions OptionsOf(const Way& way) {
   IoOptions options;
   options.mode = way.mode;
   options.hooks.refuse_io_uring = way.refuse_io_uring;
   options.drop_behind = way.drop_behind;
+  if (way.several_drives) {
+    options.hooks.device_of = [](const std::filesystem::path& path) {
+      return std::hash<std::string>()(path.filename().string());
+    };
+  }
   return options;
 }
 
@@ -287,6 +297,41 @@ TEST_P(PlannedStreamOnK3Test, AWaitEndsSoonAfterTheStopFlag) {
   plan->released = true;
   stop = false;
   EXPECT_EQ(ErrorOfPass(*stream, ErrorKind::kInterrupted), "");
+}
+
+TEST(PlannedStream, ADriveThatIsStuckHoldsUpNoOther) {
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenCheckpoint("k3"));
+  StreamShape shape = ShapeOf(checkpoint, kAmounts[0]);
+  const PassSchedule schedule(checkpoint, shape.tile_bytes);
+  shape.ring_bytes = uint64_t{64} << 20;
+  uint64_t elsewhere = 0;  // bytes of the walk that are not in the first shard
+  for (const PassStep& step : schedule.steps()) {
+    if (step.kind == StepKind::kMatrix && step.location.range.shard != 0) {
+      elsewhere += step.location.range.bytes;
+    }
+  }
+  ASSERT_EQ(schedule.steps()[0].location.range.shard, 0U);
+  auto plan = std::make_shared<FaultPlan>();
+  plan->stuck = [](uint32_t shard) { return shard == 0; };
+  for (const Way& way : kWays) {
+    if (!way.several_drives) continue;
+    plan->released = false;
+    IoOptions io = OptionsOf(way);
+    io.hooks.wrap_reader = [plan](std::unique_ptr<Reader> reader) {
+      return std::make_unique<FaultInjectingReader>(std::move(reader), plan);
+    };
+    const auto stream = MakePlannedStream(checkpoint, shape, io);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (stream->ReadStats().trunk_bytes < elsewhere &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_GE(stream->ReadStats().trunk_bytes, elsewhere) << way.name;
+    plan->released = true;
+    EXPECT_EQ(Difference(RunPass(*stream, checkpoint, true, AllExperts(checkpoint)),
+                         ExpectedPass(checkpoint, true, AllExperts(checkpoint))),
+              "");
+  }
 }
 
 TEST_P(PlannedStreamOnK3Test, RefusesAShardThatIsCutInMidRun) {

@@ -11,10 +11,10 @@ namespace {
 
 class ReadAheadTest : public testing::Test {
  protected:
-  // As many reads as come without compute taking anything.
-  static size_t ReadAll(ReadAhead& ahead) {
+  // As many reads of a drive as come without compute taking anything.
+  static size_t ReadAll(ReadAhead& ahead, size_t drive = 0) {
     size_t reads = 0;
-    while (const auto read = ahead.Next()) {
+    while (const auto read = ahead.Next(drive)) {
       auto* transfer = static_cast<Transfer*>(read->tag);
       EXPECT_EQ(transfer->reads_left, 1U);
       transfer->reads_left = 0;
@@ -24,14 +24,14 @@ class ReadAheadTest : public testing::Test {
     return reads;
   }
   // Compute takes every streamed tile of the pass in order.
-  void TakePass(ReadAhead& ahead, bool with_head) {
+  void TakePass(ReadAhead& ahead, bool with_head, size_t drives = 1) {
     ahead.BeginPass(with_head);
     for (size_t i = 0; i < schedule_.steps().size(); ++i) {
       const PassStep& step = schedule_.steps()[i];
       if (step.kind == StepKind::kExperts || (step.kind == StepKind::kHead && !with_head)) continue;
       ahead.Reached(i);
       for (size_t tile = 0; tile < step.tiles(); ++tile) {
-        ReadAll(ahead);
+        for (size_t drive = 0; drive < drives; ++drive) ReadAll(ahead, drive);
         const Transfer* transfer = ahead.FindTile(i, tile);
         ASSERT_NE(transfer, nullptr);
         EXPECT_TRUE(transfer->done());
@@ -54,6 +54,8 @@ class ReadAheadTest : public testing::Test {
   static inline size_t heads_ = 0;
   const Checkpoint checkpoint_ = Checkpoint::Open(GoldenCheckpoint("k3"));
   const PassSchedule schedule_{checkpoint_, 2000};
+  // The shards lie on two drives in turns.
+  const DriveMap two_drives_{{1, 2, 1}};
 };
 
 TEST_F(ReadAheadTest, FillsTheRingAndNoMore) {
@@ -97,13 +99,13 @@ TEST_F(ReadAheadTest, KeepsToItsLimitOfLayers) {
 TEST_F(ReadAheadTest, NextBeforeKeepsToThePassAndTheStepsBefore) {
   const auto landing = Ring(uint64_t{64} << 20);
   ReadAhead ahead(schedule_, *landing, {}, std::nullopt);
-  EXPECT_FALSE(ahead.NextBefore(2));  // no pass has begun
+  EXPECT_FALSE(ahead.NextBefore(2, 0));  // no pass has begun
   ahead.BeginPass(true);
   const size_t tiles = schedule_.steps()[0].tiles() + schedule_.steps()[1].tiles();
-  for (size_t i = 0; i < tiles; ++i) EXPECT_TRUE(ahead.NextBefore(2)) << i;
-  EXPECT_FALSE(ahead.NextBefore(2));
-  EXPECT_TRUE(ahead.Next());
-  EXPECT_FALSE(ahead.NextBefore(2));
+  for (size_t i = 0; i < tiles; ++i) EXPECT_TRUE(ahead.NextBefore(2, 0)) << i;
+  EXPECT_FALSE(ahead.NextBefore(2, 0));
+  EXPECT_TRUE(ahead.Next(0));
+  EXPECT_FALSE(ahead.NextBefore(2, 0));
 }
 
 TEST_F(ReadAheadTest, StartsFromTheFirstTileAfterARestart) {
@@ -137,6 +139,96 @@ TEST_F(ReadAheadTest, ReadsAPinOnceAndCountsItsWholeRows) {
   EXPECT_TRUE(ahead.PinLoaded(0));
   ahead.Restart();
   EXPECT_TRUE(ahead.PinLoaded(0));
+}
+
+TEST_F(ReadAheadTest, ADriveThatIsNotReadHoldsUpNoOther) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt, two_drives_);
+  std::vector<ByteRange> tiles[2];
+  for (const PassStep& step : schedule_.steps()) {
+    if (step.kind != StepKind::kMatrix) continue;
+    for (size_t tile = 0; tile < step.tiles(); ++tile) {
+      const ByteRange range = step.RangeOf(tile);
+      tiles[two_drives_.Of(range.shard)].push_back(BlocksOf(range));
+    }
+  }
+  ASSERT_GT(tiles[0].size(), 0U);
+  ASSERT_GT(tiles[1].size(), 0U);
+  for (const ByteRange& want : tiles[1]) {
+    const auto read = ahead.Next(1);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->shard, want.shard);
+    EXPECT_EQ(read->offset, want.offset);
+  }
+  EXPECT_FALSE(ahead.Next(1));
+  EXPECT_TRUE(ahead.TakeNews());  // the first drive's tiles have places by now
+  EXPECT_FALSE(ahead.TakeNews());
+  ASSERT_NE(ahead.FindTile(0, 0), nullptr);
+  EXPECT_FALSE(ahead.FindTile(0, 0)->done());
+  EXPECT_EQ(ReadAll(ahead, 0), tiles[0].size());
+  EXPECT_FALSE(ahead.TakeNews());
+  EXPECT_TRUE(ahead.FindTile(0, 0)->done());
+}
+
+TEST_F(ReadAheadTest, ComputeTakesTheWalkInOrderWhateverTheDrives) {
+  for (const uint64_t blocks : {20U, 100U, 16384U}) {
+    const auto landing = Ring(blocks * kBlockBytes);
+    ReadAhead ahead(schedule_, *landing, {}, std::nullopt, two_drives_);
+    for (const bool head : {true, false, true}) TakePass(ahead, head, 2);
+  }
+}
+
+TEST_F(ReadAheadTest, NextBeforeKeepsToThePassOnEveryDrive) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt, two_drives_);
+  ahead.BeginPass(true);
+  size_t first = 0;  // step on the second drive
+  while (schedule_.steps()[first].kind != StepKind::kMatrix ||
+         two_drives_.Of(schedule_.steps()[first].location.range.shard) == 0) {
+    ++first;
+  }
+  EXPECT_FALSE(ahead.NextBefore(first, 1));
+  EXPECT_TRUE(ahead.NextBefore(first + 1, 1));
+  EXPECT_TRUE(ahead.NextBefore(1, 0));
+  ReadAll(ahead, 1);
+  EXPECT_FALSE(ahead.NextBefore(0, 0));
+  EXPECT_TRUE(ahead.NextBefore(first, 0));
+}
+
+TEST_F(ReadAheadTest, ForgetsWhatWaitsForADriveOnRestart) {
+  const auto landing = Ring(uint64_t{64} << 20);
+  ReadAhead ahead(schedule_, *landing, {}, std::nullopt, two_drives_);
+  ahead.BeginPass(true);
+  ReadAll(ahead, 1);  // all that the first drive holds waits
+  ahead.Restart();
+  EXPECT_EQ(ahead.FindTile(0, 0), nullptr);
+  TakePass(ahead, true, 2);
+}
+
+TEST_F(ReadAheadTest, ReadsThePinsOfEveryDriveOnce) {
+  LandingShape shape = {uint64_t{64} << 20, 0, 0, {}};
+  std::vector<bool> pinned(schedule_.steps().size());
+  size_t chunks[2] = {0, 0};
+  for (size_t i = 0; i < pinned.size(); ++i) {
+    const PassStep& step = schedule_.steps()[i];
+    if (step.kind != StepKind::kMatrix) continue;
+    pinned[i] = true;
+    shape.pin_bytes.push_back(PinBytes(step));
+    ++chunks[two_drives_.Of(step.location.range.shard)];  // none is as large as a chunk
+  }
+  const auto landing = MakeOwnedLanding(shape);
+  ReadAhead ahead(schedule_, *landing, pinned, std::nullopt, two_drives_);
+  EXPECT_EQ(ReadAll(ahead, 1), chunks[1]);
+  ahead.Restart();  // those of the first drive still wait
+  EXPECT_EQ(ReadAll(ahead, 1), 0U);
+  EXPECT_EQ(ReadAll(ahead, 0), chunks[0]);
+  ahead.BeginPass(false);
+  EXPECT_EQ(ReadAll(ahead, 0) + ReadAll(ahead, 1), 0U);
+  for (size_t i = 0; i < pinned.size(); ++i) {
+    if (pinned[i]) {
+      EXPECT_TRUE(ahead.FindPinChunk(i, 0)->done());
+    }
+  }
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 namespace kimi_k3 {
 namespace {
@@ -31,10 +33,25 @@ class InstantReader : public Reader {
   std::vector<ReadCompletion> done_;
 };
 
+// Completes nothing before it is released.
+class HangingReader : public InstantReader {
+ public:
+  HangingReader(size_t depth, const std::atomic<bool>& released)
+      : InstantReader(depth), released_(&released) {}
+  void Collect(bool block, std::vector<ReadCompletion>& done) override {
+    if (!block && !*released_) return;
+    while (!*released_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    InstantReader::Collect(block, done);
+  }
+
+ private:
+  const std::atomic<bool>* released_;
+};
+
 // Hands out `left` reads.
 class Client : public ReadClient {
  public:
-  std::optional<ReadRequest> NextRead() override {
+  std::optional<ReadRequest> NextRead(size_t /*drive*/) override {
     if (left == 0) return std::nullopt;
     --left;
     return ReadRequest{this, 0, 0, nullptr, 100, 100};
@@ -77,6 +94,33 @@ TEST(ReadLanes, ReadsWhatIsAskedForAfterEachKick) {
       EXPECT_EQ(lanes.meters().bytes, 700 * round);
     }
   }
+}
+
+TEST(ReadLanes, ADriveThatHangsTakesNoDepthFromAnother) {
+  // Hands out reads of both drives without end and counts what is started.
+  class Drives : public Client {
+   public:
+    std::optional<ReadRequest> NextRead(size_t drive) override {
+      if (drive == 1 && started[1] == 100) return std::nullopt;
+      ++started[drive];
+      return ReadRequest{this, 0, 0, nullptr, 100, 100};
+    }
+    size_t started[2] = {0, 0};
+  };
+  std::atomic<bool> released = false;
+  Drives client;
+  std::vector<std::unique_ptr<Reader>> readers;
+  readers.push_back(std::make_unique<HangingReader>(3, released));
+  readers.push_back(std::make_unique<InstantReader>(3));
+  {
+    ReadLanes lanes(client.mutex, client, std::move(readers), 2);
+    std::unique_lock lock(client.mutex);
+    lanes.Kick();
+    client.changed.wait(lock, [&] { return client.done == 100 && client.started[0] == 3; });
+    EXPECT_EQ(lanes.in_flight(), 3U);
+    released = true;
+  }
+  EXPECT_GE(client.done, 103U);
 }
 
 TEST(ReadLanes, ReadsNothingBeforeTheFirstKick) {

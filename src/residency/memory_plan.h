@@ -28,7 +28,7 @@ struct PlanRequest {
   std::function<uint64_t(size_t)> activation_bytes;  // of a pass of so many rows
   std::optional<uint64_t> expert_cache_bytes;        // unset: what is left after the pins
   uint64_t session_bytes = 0;                        // for saving and loading sessions
-  DriveMap drives;                                   // that the shards lie on
+  DriveMap drives = {};                              // that the shards lie on
 };
 
 struct PlanItem {

@@ -194,16 +194,23 @@ TEST_F(MemoryPlanTest, IsShownWithEveryItem) {
 
 TEST(MemoryPlan, TheRingReachesOtherDrivesWhereTheBudgetAllows) {
   const ScratchFolder scratch;
-  WriteSynthCheckpoint({.config_json = GeometryConfig("k3", {.layers = 4, .experts = 16}),
-                        .output = scratch.path() / "k3",
-                        .sparse = true});
+  GeometryChanges changes;
+  changes.layers = 4;
+  changes.experts = 16;
+  SynthOptions synth;
+  synth.config_json = GeometryConfig("k3", changes);
+  synth.output = scratch.path() / "k3";
+  synth.sparse = true;
+  WriteSynthCheckpoint(synth);
   const Checkpoint checkpoint = Checkpoint::Open(scratch.path() / "k3");
   std::vector<uint64_t> devices;
   for (size_t i = 0; i < checkpoint.shards().size(); ++i) devices.push_back(i % 2);
   const auto plan = [&](uint64_t budget, const DriveMap& drives) {
-    return MakeMemoryPlan(checkpoint, {.budget_bytes = budget,
-                                       .activation_bytes = [](size_t rows) { return rows * 1000; },
-                                       .drives = drives});
+    PlanRequest request;
+    request.budget_bytes = budget;
+    request.activation_bytes = [](size_t rows) { return rows * 1000; };
+    request.drives = drives;
+    return MakeMemoryPlan(checkpoint, request);
   };
   const auto pinned = [](const MemoryPlan& made) {
     const auto item = std::find_if(made.items.begin(), made.items.end(),
@@ -212,8 +219,12 @@ TEST(MemoryPlan, TheRingReachesOtherDrivesWhereTheBudgetAllows) {
   };
   const PassSchedule schedule(checkpoint);
   const uint64_t all = schedule.trunk_bytes() + schedule.head_bytes();
+  uint64_t largest = 0;  // a matrix, but the head: how evenly pins can be cut
+  for (const PassStep& step : schedule.steps()) {
+    if (step.kind == StepKind::kMatrix) largest = std::max(largest, PinBytes(step));
+  }
   size_t together = 0;
-  for (uint64_t budget = 500000000; budget < 9000000000; budget += 500000000) {
+  for (uint64_t budget = 500000000; budget < all * 3 / 4; budget += 500000000) {
     const MemoryPlan one = plan(budget, {});
     const MemoryPlan two = plan(budget, DriveMap(devices));
     EXPECT_FALSE(one.drives_together);
@@ -222,7 +233,7 @@ TEST(MemoryPlan, TheRingReachesOtherDrivesWhereTheBudgetAllows) {
     const uint64_t more = two.stream.ring_bytes - one.stream.ring_bytes;
     // Room that no matrix fits in is left over by both.
     EXPECT_LE(more, pinned(one) / 3 + 100000000) << budget;
-    EXPECT_LE(two.bytes_per_token(), one.bytes_per_token() + more + 200000000) << budget;
+    EXPECT_LE(two.bytes_per_token(), one.bytes_per_token() + more + largest) << budget;
     if (two.drives_together) ++together;
     const uint64_t layer = (all - pinned(one)) / checkpoint.config().layers;
     EXPECT_TRUE(!two.drives_together || more > layer / 2) << budget;

@@ -127,13 +127,14 @@ limited() {  # limited COMMAND...: in a control group that reads each loop devic
   (echo "$BASHPID" >"$group/cgroup.procs" && "$@")
   rmdir "$group"
 }
+read_from() { awk '{ print $3 * 512 }' "/sys/block/$(basename "$1")/stat"; }  # read_from DEVICE: bytes so far
 leave_drives() {
   umount "$folder"/drive-[ab] 2>/dev/null || true
   losetup -d "${loops[@]}"
   rm -rf "$folder"/drive-[ab] "$folder"/drive-[ab].img "$work"
 }
 drives() {
-  local drive shard one two options=(--memory 4G --io direct --token-ids 1 -n 3)
+  local drive shard one two before=() bytes=() options=(--memory 4G --io direct --token-ids 1 -n 3)
   loops=()
   trap leave_drives EXIT
   for drive in a b; do
@@ -148,9 +149,12 @@ drives() {
   one=$(stat "$decode_rate")
   # Every second layer; the head (shard 7) too, so that each drive holds about half.
   for shard in 2 4 6 7; do mv "$folder/drive-a/model-0000$shard"-of-* "$folder/drive-b"; done
+  for drive in 0 1; do before+=("$(read_from "${loops[drive]}")"); done
   limited run "$folder/drive-a" -m "$folder/drive-b" "${options[@]}"
+  for drive in 0 1; do bytes+=($(($(read_from "${loops[drive]}") - before[drive]))); done
   two=$(stat "$decode_rate")
-  echo "GB/s of drives limited to $(python3 -c "print($rate / 1e9)"): one $one, two $two"
+  echo "GB/s of drives limited to $(stat "$rate / 1e9"): one $one, two $two;" \
+    "limit by the share of the busier $(stat "round($rate * (${bytes[0]} + ${bytes[1]}) / max(${bytes[0]}, ${bytes[1]}) / 1e9, 2)")"
 }
 
 bits() {

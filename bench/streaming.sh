@@ -127,7 +127,7 @@ limited() {  # limited COMMAND...: in a control group that reads each loop devic
   (echo "$BASHPID" >"$group/cgroup.procs" && "$@")
   rmdir "$group"
 }
-read_from() { awk '{ print $3 * 512 }' "/sys/block/$(basename "$1")/stat"; }  # read_from DEVICE: bytes so far
+read_from() { awk '{ printf "%.0f", $3 * 512 }' "/sys/block/$(basename "$1")/stat"; }  # read_from DEVICE: bytes so far
 leave_drives() {
   umount "$folder"/drive-[ab] 2>/dev/null || true
   losetup -d "${loops[@]}"

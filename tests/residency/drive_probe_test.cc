@@ -33,13 +33,15 @@ TEST(DriveProbe, ReadsAllDrivesAndCombinesTheirSpeeds) {
   io.hooks.device_of = [](const std::filesystem::path& path) {
     return path.filename() == "model-00002-of-000003.safetensors" ? 2 : 1;
   };
-  // The first drive is stuck for as long as the probe is to last.
+  // The first drive is stuck for longer than the probe is to last.
   auto plan = std::make_shared<FaultPlan>();
   plan->stuck = [](uint32_t shard) { return shard != 1; };
   io.hooks.wrap_reader = [plan](std::unique_ptr<Reader> reader) {
     return std::make_unique<FaultInjectingReader>(std::move(reader), plan);
   };
   std::thread release([plan] {
+    // The probe's time runs from before its first read.
+    while (plan->reads == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     plan->released = true;
   });

@@ -7,7 +7,7 @@ packages=(
   g++ cmake ninja-build pkg-config ccache
   libhwy-dev liburing-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libzstd-dev libedit-dev
-  libgtest-dev libgmock-dev
+  libgtest-dev libgmock-dev curl
   "$@"
 )
 

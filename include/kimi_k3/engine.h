@@ -41,7 +41,8 @@ struct EngineOptions {
   std::optional<size_t> prefetch_layers;
   // Memory for experts that stay; unset: what the plan leaves.
   std::optional<uint64_t> expert_cache_bytes;
-  bool sessions = false;  // sessions will be saved or loaded: the plan keeps memory for it
+  uint64_t reserved_bytes = 0;  // of the memory, that the program needs besides the engine
+  bool sessions = false;        // sessions will be saved or loaded: the plan keeps memory for it
 };
 
 // Where a pass stands, for a progress display.

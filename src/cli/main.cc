@@ -17,6 +17,7 @@
 #include "cli/plan_command.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
+#include "cli/serve_command.h"
 #include "cli/synth_command.h"
 #include "cli/terminal_text.h"
 #include "cli/tokenize_command.h"
@@ -56,6 +57,7 @@ int Main(int argc, char** argv) {
   AddRunCommand(app, code);
   AddChatCommand(app, code);
   AddPlanCommand(app);
+  AddServeCommand(app, code);
   AddSynthCommand(app);
   AddTokenizeCommand(app);
   AddHelpCommand(app);

@@ -68,7 +68,7 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
   const uint64_t logit_bytes = options.all_prompt_logits ? config.vocabulary * sizeof(float) : 0;
   const size_t threads = options.threads;
   return {.budget_bytes = budget,
-          .process_bytes = resident_bytes,
+          .process_bytes = resident_bytes + options.reserved_bytes,
           .context = options.context,
           .sequences = options.sequences,
           .sequence_bytes =

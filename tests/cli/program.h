@@ -50,6 +50,8 @@ class Program {
   // Reads until `text` has appeared on output (error); fails the test where it does not.
   void AwaitOutput(std::string_view text);
   void AwaitError(std::string_view text);
+  // What has been read so far.
+  const std::string& output() const { return result_.out; }
   void Signal(int number) const;
   // Waits until the program waits in a write to a pipe (where the system tells; some seconds).
   void AwaitBlockedWrite() const;

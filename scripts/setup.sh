@@ -7,6 +7,7 @@ packages=(
   g++ cmake ninja-build pkg-config ccache
   libhwy-dev liburing-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libzstd-dev libedit-dev
+  libssl-dev libcurl4-openssl-dev
   libgtest-dev libgmock-dev curl
   "$@"
 )

@@ -116,7 +116,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   temporary_ += fmt::format(".{}.partial", getpid());
   fd_ = UniqueFd(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd_.valid()) {
-    Fail(ErrorKind::kIo, "{}: cannot create: {}", temporary_.string(), Reason(errno));
+    Fail(ErrorKind::kIo, "{}: cannot create: {}", path_.string(), Reason(errno));
   }
 }
 
@@ -125,7 +125,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::Append(std::span<const std::byte> bytes) {
-  WriteExactly(fd_.get(), temporary_, end_, bytes);
+  WriteExactly(fd_.get(), path_, end_, bytes);
   end_ += bytes.size();
 }
 
@@ -133,23 +133,22 @@ void AtomicFile::Append(std::string_view text) { Append(std::as_bytes(std::span(
 
 void AtomicFile::Truncate(uint64_t size_bytes) {
   if (ftruncate(fd_.get(), static_cast<off_t>(size_bytes)) != 0) {
-    Fail(ErrorKind::kIo, "{}: cannot make it {} long: {}", temporary_.string(),
+    Fail(ErrorKind::kIo, "{}: cannot make it {} long: {}", path_.string(),
          FormatByteSize(size_bytes), Reason(errno));
   }
   end_ = std::min(end_, size_bytes);
 }
 
 void AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
-  WriteExactly(fd_.get(), temporary_, offset, bytes);
+  WriteExactly(fd_.get(), path_, offset, bytes);
 }
 
 void AtomicFile::Commit() {
   if (fsync(fd_.get()) != 0) {
-    Fail(ErrorKind::kIo, "{}: cannot sync: {}", temporary_.string(), Reason(errno));
+    Fail(ErrorKind::kIo, "{}: cannot sync: {}", path_.string(), Reason(errno));
   }
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    Fail(ErrorKind::kIo, "{}: cannot rename to {}: {}", temporary_.string(), path_.string(),
-         Reason(errno));
+    Fail(ErrorKind::kIo, "{}: cannot be given its name: {}", path_.string(), Reason(errno));
   }
   fd_ = UniqueFd();
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";

@@ -50,6 +50,7 @@ Checkpoint Checkpoint::Open(std::vector<std::filesystem::path> model_dirs, std::
   if (model_dirs.empty()) Fail(ErrorKind::kUsage, "no model folder is given");
   std::optional<ModelPart> chosen;
   if (!part.empty()) chosen = ParseModelPart(part);
+  CheckFolders(model_dirs);
   ModelConfig config = LoadModelConfig(FolderWith(model_dirs, kConfigName));
   if (chosen) {
     CheckModelPart(*chosen, config);

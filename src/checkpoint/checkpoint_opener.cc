@@ -2,14 +2,15 @@
 #include "checkpoint/checkpoint_opener.h"
 
 #include <algorithm>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "checkpoint/index_reader.h"
 #include "checkpoint/model_folders.h"
+#include "checkpoint/shard_header.h"
 #include "checkpoint/shard_names.h"
+#include "checkpoint/synth_tensors.h"
 #include "checkpoint/untrusted_file.h"
 
 namespace kimi_k3 {
@@ -17,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
-constexpr std::string_view kSingleName = "model.safetensors";
 constexpr size_t kListedFiles = 20;
 
 bool IsIgnored(std::string_view name) {
@@ -53,7 +52,6 @@ CheckpointOpener::CheckpointOpener(Checkpoint& checkpoint)
 void CheckpointOpener::Run() {
   const size_t slots = checkpoint_.slots_.count();
   refused_.assign(slots, false);
-  CheckFolders();
   indexed_ = HasEntry(index_path_.parent_path(), kIndexName);
   if (indexed_) {
     promised_.assign(slots, kNoShard);
@@ -71,6 +69,49 @@ void CheckpointOpener::Run() {
   if (!prefixed_name_.empty() || !unprefixed_name_.empty()) {
     checkpoint_.config_.name_prefix = prefixed_name_.empty() ? "" : kNamePrefix;
   }
+}
+
+Checkpoint CheckpointOpener::FromIndex(std::vector<fs::path> model_dirs) {
+  if (model_dirs.empty()) Fail(ErrorKind::kUsage, "no model folder is given");
+  CheckFolders(model_dirs);
+  ModelConfig config = LoadModelConfig(FolderWith(model_dirs, kConfigName));
+  Checkpoint checkpoint(std::move(model_dirs), std::move(config));
+  CheckpointOpener(checkpoint).RunWithoutShards();
+  return checkpoint;
+}
+
+void CheckpointOpener::RunWithoutShards() {
+  if (!HasEntry(index_path_.parent_path(), kIndexName)) RefuseWithoutIndex();
+  indexed_ = true;
+  promised_.assign(checkpoint_.slots_.count(), kNoShard);
+  refused_.assign(checkpoint_.slots_.count(), false);
+  ReadIndex();
+  for (const std::string& name : shard_names_) {
+    checkpoint_.shards_.push_back({FolderWith(dirs_, name) / name, 0});
+  }
+  unread_.assign(shard_names_.size(), false);
+  const SynthTensors published(checkpoint_.config_, LoadConfigJson(dirs_));
+  for (size_t unit = 0; unit < published.units(); ++unit) {
+    published.Visit(unit, [this](const SynthTensor& tensor) { Assume(tensor); });
+  }
+  CheckNothingIsMissing();
+  if (!problems_.empty()) Throw();
+}
+
+void CheckpointOpener::Assume(const SynthTensor& tensor) {
+  const auto match = checkpoint_.slots_.Find(tensor.name);
+  if (!match) {
+    const auto stranger = strangers_.find(tensor.name);
+    if (stranger == strangers_.end()) return;
+    stranger->second.found = stranger->second.promised;
+    ++checkpoint_.ignored_tensor_count_;
+  } else {
+    const uint16_t shard = promised_[match->slot];
+    if (shard == kNoShard) return;
+    checkpoint_.locations_.Set(match->slot, {shard, 0, tensor.dtype == Dtype::kF32});
+  }
+  ++checkpoint_.tensor_count_;
+  checkpoint_.tensor_bytes_ += tensor.bytes;
 }
 
 void CheckpointOpener::Throw() const {
@@ -182,15 +223,6 @@ void CheckpointOpener::PlaceShards() {
   spare_shards_ = static_cast<size_t>(std::count(spare.begin(), spare.end(), true));
 }
 
-void CheckpointOpener::CheckFolders() {
-  for (const fs::path& dir : dirs_) {
-    std::error_code error;
-    if (fs::is_directory(dir, error)) continue;
-    Fail(ErrorKind::kIo, "{}: {}", dir.string(),
-         Reachable(dir) ? "is no folder" : "does not exist");
-  }
-}
-
 void CheckpointOpener::FindSingleFile() {
   const fs::path path = FolderWith(dirs_, kSingleName) / kSingleName;
   if (!HasEntry(path.parent_path(), kSingleName)) RefuseWithoutIndex();
@@ -292,51 +324,11 @@ void CheckpointOpener::ReadShards() {
   }
 }
 
-uint64_t CheckpointOpener::LoadHeader(const Shard& shard, const OpenFile& file,
-                                      SafetensorsHeaderParser& parser) {
-  const std::string name = shard.path.string();
-  if (file.bytes >= LocationTable::kOffsetLimit) {
-    Fail(ErrorKind::kCheckpoint, "{}: is larger than the {} bytes supported", name,
-         LocationTable::kOffsetLimit);
-  }
-  uint64_t length = 0;
-  if (file.bytes < kLengthFieldBytes) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: is {} bytes long, too short for a safetensors file; fetch this file again", name,
-         file.bytes);
-  }
-  std::array<std::byte, kLengthFieldBytes> field;
-  ReadExactly(file.fd, shard.path, 0, field);
-  std::memcpy(&length, field.data(), sizeof(length));
-  const std::string_view text(reinterpret_cast<const char*>(field.data()), field.size());
-  if (text == "version ") {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: is a git-lfs pointer: the real file was never downloaded (run git lfs pull, or fetch "
-         "this file again)",
-         name);
-  }
-  if (length > kHeaderBytesLimit) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: declares a header of {} bytes, more than the {} supported; this is not a safetensors "
-         "file, or it is damaged",
-         name, length, kHeaderBytesLimit);
-  }
-  if (length > file.bytes - kLengthFieldBytes) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: is {} bytes long, but its header alone ends at {}; the file is cut off: fetch it "
-         "again",
-         name, file.bytes, length + kLengthFieldBytes);
-  }
-  ReadExactly(file.fd, shard.path, kLengthFieldBytes,
-              std::as_writable_bytes(parser.Buffer(length)));
-  return kLengthFieldBytes + length;
-}
-
 bool CheckpointOpener::ReadHeader(size_t index, SafetensorsHeaderParser& parser) {
   Shard& shard = checkpoint_.shards_[index];
   const OpenFile file = OpenRegularFile(shard.path);
   shard.bytes = file.bytes;
-  const uint64_t data_offset = LoadHeader(shard, file, parser);
+  const uint64_t data_offset = LoadShardHeader(shard.path, file, parser);
   return parser.Parse(file.bytes - data_offset, shard.path.string(), problems_,
                       [&](const HeaderTensor& tensor) { Bind(index, data_offset, tensor); });
 }

@@ -24,6 +24,13 @@ class CheckpointOpener {
   // Throws Error as Checkpoint::Open says.
   void Run();
 
+  // What config and index alone say of a checkpoint whose shards are not there (yet): every tensor
+  // has the dtype and shape of the published format, its shard is the one that the index names, its
+  // offset is unknown and given as 0, so that it can be counted and planned with, and never read.
+  // Throws Error(kCheckpoint) for a config or an index that is refused or missing, and for an index
+  // that lacks a tensor of the config.
+  static Checkpoint FromIndex(std::vector<std::filesystem::path> model_dirs);
+
  private:
   static constexpr uint16_t kNoShard = 0xffff;
 
@@ -33,7 +40,9 @@ class CheckpointOpener {
     uint16_t found = kNoShard;
   };
 
-  void CheckFolders();
+  void RunWithoutShards();
+  // Takes a tensor of the published format as if its shard had told of it.
+  void Assume(const struct SynthTensor& tensor);
   void ReadIndex();
   void FindSingleFile();
   [[noreturn]] void RefuseWithoutIndex();
@@ -48,9 +57,6 @@ class CheckpointOpener {
   void ReadShards();
   // False where the header was not read to its end.
   bool ReadHeader(size_t shard, SafetensorsHeaderParser& parser);
-  // Fills the parser's buffer with the header of an open shard and gives the offset of its data.
-  uint64_t LoadHeader(const Shard& shard, const struct OpenFile& file,
-                      SafetensorsHeaderParser& parser);
   void Bind(size_t shard, uint64_t data_offset, const HeaderTensor& tensor);
   void HintAtPacking(std::string_view name);
   void BindStranger(size_t shard, const HeaderTensor& tensor);

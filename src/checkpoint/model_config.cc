@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config_fields.h"
+#include "checkpoint/model_folders.h"
 #include "checkpoint/problem_list.h"
 #include "checkpoint/quantization_config.h"
 #include "checkpoint/strict_json.h"
@@ -34,7 +35,6 @@ constexpr uint64_t kMostExperts = uint64_t{1} << 16;
 constexpr uint64_t kMostExpertsInAllLayers = 1'000'000;
 constexpr uint64_t kMostPositions = uint64_t{1} << 40;
 constexpr uint64_t kMxfp4Group = 32;
-constexpr uint64_t kConfigBytesLimit = 4 * 1024 * 1024;
 
 // Fields read from the text model's object.
 constexpr std::array kTextFields = {

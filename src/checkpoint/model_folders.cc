@@ -4,9 +4,32 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/error.h"
+
 namespace kimi_k3 {
 
 namespace fs = std::filesystem;
+
+void CheckFolders(std::span<const fs::path> folders) {
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    const fs::file_type type = fs::status(folder, error).type();
+    if (type == fs::file_type::directory) continue;
+    const bool gone = type == fs::file_type::not_found;
+    if (gone && fs::is_symlink(fs::symlink_status(folder, error))) {
+      Fail(ErrorKind::kCheckpoint, "{}: is a link to a folder that is not there", folder.string());
+    }
+    if (gone) {
+      Fail(ErrorKind::kCheckpoint,
+           "{}: does not exist; name the folder that the model's files lie in", folder.string());
+    }
+    if (type == fs::file_type::none) {
+      Fail(ErrorKind::kIo, "{}: cannot look at it: {}", folder.string(), error.message());
+    }
+    Fail(ErrorKind::kCheckpoint, "{}: is no folder; name the folder that the model's files lie in",
+         folder.string());
+  }
+}
 
 bool HasEntry(const fs::path& folder, std::string_view name) {
   std::error_code error;

@@ -1,6 +1,7 @@
 // The folders that a model's files lie in.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -8,6 +9,12 @@
 namespace kimi_k3 {
 
 inline constexpr std::string_view kConfigName = "config.json";
+inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
+inline constexpr std::string_view kSingleName = "model.safetensors";
+inline constexpr uint64_t kConfigBytesLimit = 4 * 1024 * 1024;
+
+// Throws Error(kCheckpoint) that names the first of the folders that is not there or is no folder.
+void CheckFolders(std::span<const std::filesystem::path> folders);
 
 // Whether the folder has an entry of that name, be it a link that leads nowhere.
 bool HasEntry(const std::filesystem::path& folder, std::string_view name);

@@ -95,6 +95,11 @@ nlohmann::json ParseStrictJson(std::string_view text, std::string_view source) {
     Fail(ErrorKind::kCheckpoint, "{}: begins with a byte order mark; save it as UTF-8 without one",
          source);
   }
+  // The parser takes a NUL for the end of the text and would not see what follows.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    Fail(ErrorKind::kCheckpoint, "{}: holds a NUL byte (at offset {}); is the file damaged?",
+         source, nul);
+  }
   Checker checker;
   if (!nlohmann::json::sax_parse(text, &checker)) {
     Fail(ErrorKind::kCheckpoint, "{}: {}", source, checker.problem());

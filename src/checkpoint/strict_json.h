@@ -10,6 +10,7 @@ namespace kimi_k3 {
 inline constexpr size_t kJsonDepthLimit = 64;
 
 // Parses one JSON text. Throws Error(kCheckpoint) that starts with `source` for a byte order mark,
+// a NUL byte,
 // a syntax error (with its line and column), a repeated key, a number beyond the range of a double
 // (each naming the field by its path) and for nesting deeper than kJsonDepthLimit.
 nlohmann::json ParseStrictJson(std::string_view text, std::string_view source);

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/model_config.h"
+#include "checkpoint/model_folders.h"
 #include "checkpoint/shard_names.h"
 #include "checkpoint/strict_json.h"
 #include "checkpoint/synth_tensors.h"
@@ -24,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
-constexpr std::string_view kSingleName = "model.safetensors";
 constexpr size_t kPieceBytes = size_t{4} << 20;
 constexpr size_t kTextBytes = size_t{1} << 20;
 constexpr std::array kTokenizerFiles = {"tiktoken.model", "tokenizer_config.json",
@@ -119,10 +118,13 @@ class Synthesizer {
       Fail(ErrorKind::kIo, "{}: cannot make the folder: {}", options_.output.string(),
            error.message());
     }
-    const std::vector<fs::path> old = OldFiles();
+    std::vector<fs::path> old = OldFiles();
     if (!old.empty() && !options_.force) {
       Fail(ErrorKind::kUsage, "{}: already holds a checkpoint ({}); --force replaces it",
            options_.output.string(), old.front().filename().string());
+    }
+    if (options_.force) {
+      for (fs::path& path : Leftovers()) old.push_back(std::move(path));
     }
     // The index goes first, so that what is left never looks whole.
     for (const fs::path& path : old) {
@@ -144,6 +146,30 @@ class Synthesizer {
       if (name == kSingleName || ParseShardNumber(name)) old.push_back(options_.output / name);
     }
     return old;
+  }
+
+  // What an interrupted writer of a checkpoint left in the folder: NAME.NUMBER.partial.
+  std::vector<fs::path> Leftovers() const {
+    constexpr std::string_view kSuffix = ".partial";
+    std::vector<fs::path> left;
+    std::error_code error;
+    for (fs::directory_iterator it(options_.output, error), end; !error && it != end;
+         it.increment(error)) {
+      std::string name = it->path().filename().string();
+      if (!name.ends_with(kSuffix)) continue;
+      name.resize(name.size() - kSuffix.size());
+      const size_t dot = name.rfind('.');
+      if (dot == std::string::npos || dot + 1 == name.size() ||
+          name.find_first_not_of("0123456789", dot + 1) != std::string::npos) {
+        continue;
+      }
+      name.resize(dot);
+      const bool ours = name == kIndexName || name == kConfigName || name == kSingleName ||
+                        name == "generation_config.json" || ParseShardNumber(name) ||
+                        std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
+      if (ours) left.push_back(it->path());
+    }
+    return left;
   }
 
   void CheckSpace() const {

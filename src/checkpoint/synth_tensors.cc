@@ -5,7 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoint/model_folders.h"
+#include "checkpoint/strict_json.h"
 #include "checkpoint/tensor_slots.h"
+#include "checkpoint/untrusted_file.h"
 
 namespace kimi_k3 {
 namespace {
@@ -184,6 +187,11 @@ void SynthTensors::Visit(size_t unit, FunctionRef<void(const SynthTensor&)> visi
       visit(tensor);
     }
   }
+}
+
+nlohmann::json LoadConfigJson(std::span<const std::filesystem::path> model_dirs) {
+  const std::filesystem::path path = FolderWith(model_dirs, kConfigName) / kConfigName;
+  return ParseStrictJson(ReadTextFile(path, kConfigBytesLimit), path.string());
 }
 
 uint64_t SynthTensors::UnitBytes(size_t unit) const {

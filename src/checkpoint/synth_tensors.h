@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,5 +49,9 @@ class SynthTensors {
   std::vector<SynthTensor> projector_;
   std::vector<SynthTensor> tower_;
 };
+
+// The JSON of the config.json that is in the first of the folders that has one. Throws
+// Error(kCheckpoint) as ReadTextFile and ParseStrictJson do.
+nlohmann::json LoadConfigJson(std::span<const std::filesystem::path> model_dirs);
 
 }  // namespace kimi_k3

@@ -36,6 +36,9 @@ OpenFile OpenRegularFile(const fs::path& path) {
     case fs::file_type::fifo:
       RefuseKind(path, "a pipe");
     case fs::file_type::none:
+      if (error == std::errc::too_many_symbolic_link_levels) {
+        Fail(ErrorKind::kCheckpoint, "{}: is a link that leads back to itself", path.string());
+      }
       Fail(ErrorKind::kIo, "{}: cannot look at it: {}", path.string(), error.message());
     default:
       RefuseKind(path, "a device or a socket");

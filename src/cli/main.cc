@@ -12,9 +12,13 @@
 #include "base/error.h"
 #include "cli/bench_command.h"
 #include "cli/chat_command.h"
+#include "cli/completion.h"
+#include "cli/doctor_command.h"
 #include "cli/exit_code.h"
 #include "cli/help_command.h"
+#include "cli/inspect_command.h"
 #include "cli/plan_command.h"
+#include "cli/pull_command.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
 #include "cli/serve_command.h"
@@ -22,6 +26,7 @@
 #include "cli/terminal_text.h"
 #include "cli/tokenize_command.h"
 #include "cli/usage_error.h"
+#include "cli/verify_command.h"
 #include "cli/version.h"
 
 namespace kimi_k3 {
@@ -58,9 +63,14 @@ int Main(int argc, char** argv) {
   AddChatCommand(app, code);
   AddPlanCommand(app);
   AddServeCommand(app, code);
+  AddInspectCommand(app);
+  AddPullCommand(app);
+  AddVerifyCommand(app, code);
+  AddDoctorCommand(app);
   AddSynthCommand(app);
   AddTokenizeCommand(app);
   AddHelpCommand(app);
+  AddCompletionCommands(app);
   app.parse_complete_callback([&] { CheckPlaceOfFlags(app); });
   app.final_callback([&] {
     if (app.get_subcommands().empty()) code = RunCommand(run_options);

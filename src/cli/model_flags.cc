@@ -27,4 +27,17 @@ CLI::Option* AddModelFlags(FlagGroup& group, EngineOptions& engine) {
   return model;
 }
 
+CLI::Option* AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& folders) {
+  return group
+      .Values("-m,--model,DIR", "DIR",
+              "The checkpoint's folder; -m repeated where its files lie in several",
+              [&folders](const std::vector<std::string>& names) {
+                for (const std::string& name : names) {
+                  if (name.empty()) Fail(ErrorKind::kUsage, "DIR: the folder's name is empty");
+                }
+                folders.assign(names.begin(), names.end());
+              })
+      ->required();
+}
+
 }  // namespace kimi_k3

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,67 +11,20 @@
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/process_meter.h"
-#include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
+#include "cli/plan_estimate.h"
 #include "engine/engine_plan.h"
-#include "engine/machine_speed.h"
 #include "kimi_k3/tokenizer.h"
-#include "residency/drive_probe.h"
 #include "residency/memory_limits.h"
 #include "residency/memory_plan.h"
 #include "residency/stream_options.h"
 
 namespace kimi_k3 {
 namespace {
-
-// What was measured on this machine, and what it makes of the plan.
-struct Estimate {
-  DriveSpeed drive;
-  double read_bytes_per_second = 0;
-  double weights_per_second_one_row = 0;    // stored bytes multiplied with one row
-  double weights_per_second_many_rows = 0;  // with kManyRows rows
-  double token_seconds = 0;
-  double prompt_seconds = 0;
-};
-
-constexpr size_t kManyRows = 16;
-
-// Reading and multiplying overlap, so a pass takes as long as the slower of them.
-double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan, const Estimate& estimate,
-                   size_t rows, bool with_head) {
-  const double read = static_cast<double>(BytesOfPass(checkpoint, plan, rows, with_head)) /
-                      estimate.read_bytes_per_second;
-  const auto weights = static_cast<double>(plan.weights_per_token);
-  const double one = weights / estimate.weights_per_second_one_row;
-  const double many = weights / estimate.weights_per_second_many_rows;
-  const double each_more = std::max(0.0, many - one) / static_cast<double>(kManyRows - 1);
-  return std::max(read, one + each_more * static_cast<double>(rows - 1));
-}
-
-Estimate Measure(const Checkpoint& checkpoint, const MemoryPlan& plan, const PlanOptions& options) {
-  Estimate estimate;
-  IoOptions io;
-  io.mode = ParseIoMode(options.engine.io);
-  estimate.drive =
-      MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
-  estimate.read_bytes_per_second = plan.drives_together ? estimate.drive.bytes_per_second
-                                                        : estimate.drive.in_turns_bytes_per_second;
-  ThreadPool pool(options.engine.threads);
-  ProductMeter meter(pool, kernels::WeightType::kBf16);
-  estimate.weights_per_second_one_row = meter.BytesPerSecond(1);
-  estimate.weights_per_second_many_rows = meter.BytesPerSecond(kManyRows);
-  estimate.token_seconds = PassSeconds(checkpoint, plan, estimate, 1, true);
-  const size_t full = options.prompt_tokens / plan.chunk_rows;
-  const size_t rest = options.prompt_tokens % plan.chunk_rows;
-  estimate.prompt_seconds =
-      static_cast<double>(full) * PassSeconds(checkpoint, plan, estimate, plan.chunk_rows, false);
-  if (rest > 0) estimate.prompt_seconds += PassSeconds(checkpoint, plan, estimate, rest, true);
-  return estimate;
-}
 
 std::vector<std::string> FolderNames(const Checkpoint& checkpoint) {
   std::vector<std::string> names;
@@ -82,7 +33,7 @@ std::vector<std::string> FolderNames(const Checkpoint& checkpoint) {
 }
 
 void WriteJson(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
-               const std::string& budget_source, const std::optional<Estimate>& estimate,
+               const std::string& budget_source, const std::optional<PlanEstimate>& estimate,
                std::ostream& out) {
   nlohmann::ordered_json json = PlanToJson(plan);
   if (const std::string part = DescribeModelPart(checkpoint.config()); !part.empty()) {
@@ -102,7 +53,7 @@ void WriteJson(const PlanOptions& options, const Checkpoint& checkpoint, const M
 }
 
 void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
-                const std::string& budget_source, const std::optional<Estimate>& estimate,
+                const std::string& budget_source, const std::optional<PlanEstimate>& estimate,
                 std::ostream& out) {
   out << fmt::format(
       "{}: {} of weights, budget {} ({})\n", fmt::join(FolderNames(checkpoint), ", "),
@@ -117,8 +68,10 @@ void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const 
                      estimate->drive.description)
       << fmt::format("multiplying: {}/s\n",
                      FormatByteSize(static_cast<uint64_t>(estimate->weights_per_second_one_row)))
-      << fmt::format("expected: {:.3g} s a token; {:.3g} s for a prompt of {} tokens\n",
-                     estimate->token_seconds, estimate->prompt_seconds, options.prompt_tokens);
+      << fmt::format("expected: {} a token; {} for a prompt of {} token{}\n",
+                     FormatEstimate(estimate->token_seconds),
+                     FormatEstimate(estimate->prompt_seconds), options.prompt_tokens,
+                     options.prompt_tokens == 1 ? "" : "s");
 }
 
 void AddOptions(CLI::App& command, PlanOptions& options) {
@@ -161,6 +114,7 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
 void RunPlan(const PlanOptions& given, std::ostream& out) {
   const InterruptGuard interrupts;
   const Checkpoint checkpoint = OpenCheckpoint(given.engine);
+  for (const std::string& warning : checkpoint.warnings()) std::cerr << warning << '\n';
   PlanOptions options = given;
   options.engine = ResolveOptions(given.engine, checkpoint.config());
   // As a run would hold it.
@@ -176,8 +130,10 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
   const MemoryPlan plan =
       MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident));
   InterruptGuard::Check();
-  std::optional<Estimate> estimate;
-  if (options.measure) estimate = Measure(checkpoint, plan, options);
+  std::optional<PlanEstimate> estimate;
+  if (options.measure) {
+    estimate = EstimatePlan(checkpoint, plan, options.engine, options.prompt_tokens);
+  }
   InterruptGuard::Check();
   if (options.json) {
     WriteJson(options, checkpoint, plan, source, estimate, out);

@@ -9,6 +9,7 @@
 
 #include "base/byte_size.h"
 #include "base/error.h"
+#include "checkpoint/model_folders.h"
 #include "checkpoint/synth.h"
 #include "checkpoint/untrusted_file.h"
 #include "cli/flag_group.h"
@@ -21,7 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kConfigBytesLimit = 4 * 1024 * 1024;
 constexpr uint64_t kTinyShards = 3;
 
 std::string ConfigText(const SynthCommandOptions& options) {
@@ -56,7 +56,10 @@ void AddOptions(CLI::App& command, SynthCommandOptions& options) {
   FlagGroup group(command, "Synth");
   group
       .Value("-o,--output", "DIR", "Folder to write; made where it is not there",
-             [&options](const std::string& text) { options.output = text; })
+             [&options](const std::string& text) {
+               if (text.empty()) Fail(ErrorKind::kUsage, "-o,--output: the folder's name is empty");
+               options.output = text;
+             })
       ->required();
   group.Text("--geometry", "k3|tiny", options.geometry, "Sizes to use (default: tiny)");
   group.Text("--config", "FILE", options.config_file,

@@ -37,7 +37,7 @@ Checkpoint OpenCheckpoint(const EngineOptions& options) {
 std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const ModelConfig& config) {
   const std::vector<std::filesystem::path> dirs = ModelDirs(options);
   const std::filesystem::path& dir = FolderWith(dirs, kTokenizerName);
-  if (!std::filesystem::exists(dir / kTokenizerName)) return std::nullopt;
+  if (!HasEntry(dir, kTokenizerName)) return std::nullopt;
   return Tokenizer::Load(dir, static_cast<TokenId>(config.vocabulary));
 }
 

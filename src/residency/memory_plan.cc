@@ -48,6 +48,10 @@ uint64_t VectorBytes(const ModelConfig& config) {
   return floats * sizeof(float);
 }
 
+std::string Rows(const char* before, size_t count) {
+  return fmt::format("{}{} row{}", before, count, count == 1 ? "" : "s");
+}
+
 // One plan in the making: what is spent so far, and what more could be bought.
 class Planner {
  public:
@@ -216,16 +220,18 @@ class Planner {
         {"program, tables, tokenizer", request_.process_bytes + kAllowanceBytes, ""},
         {"small vectors", VectorBytes(config_), "norms, biases, convolutions"},
         {"state and latent cache", request_.sequences * request_.sequence_bytes,
-         fmt::format("{} x {} positions", request_.sequences, request_.context)},
+         fmt::format("{} x {} position{}", request_.sequences, request_.context,
+                     request_.context == 1 ? "" : "s")},
         {"logits", request_.logit_rows * config_.vocabulary * sizeof(float),
-         fmt::format("{} row{}", request_.logit_rows, request_.logit_rows == 1 ? "" : "s")},
+         Rows("", request_.logit_rows)},
         {"activations", request_.activation_bytes(plan_.chunk_rows),
-         fmt::format("chunk of {} rows", plan_.chunk_rows)},
+         Rows("chunk of ", plan_.chunk_rows)},
         {"tile ring", plan_.stream.ring_bytes,
          fmt::format("tiles of up to {}{}", FormatByteSize(schedule_.largest_tile_bytes()),
                      plan_.drives_together ? "; all drives at once" : "")},
         {"expert slots", slot_bytes_ * plan_.stream.passing_slots,
-         fmt::format("{} experts on their way", plan_.stream.passing_slots)},
+         fmt::format("{} expert{} on their way", plan_.stream.passing_slots,
+                     plan_.stream.passing_slots == 1 ? "" : "s")},
         {"pinned matrices", pinned_bytes_,
          fmt::format("{} of {}", pins, schedule_.steps().size() - moe_layers_)},
         {"expert cache", slot_bytes_ * plan_.stream.cached_slots,

@@ -1,6 +1,7 @@
 // Text to token ids and back: loading a vocabulary and the path from text to ids.
 #include "kimi_k3/tokenizer.h"
 
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -24,16 +25,47 @@ constexpr TokenId kReservedIds = 256;
 // A model may pad its embedding to a round number of rows.
 constexpr TokenId kMostPaddedIds = 65536;
 
-std::string ReadTokenizerFile(const std::filesystem::path& folder, std::string_view name,
-                              uint64_t limit_bytes) {
-  const std::filesystem::path path = folder / name;
-  if (!std::filesystem::exists(path)) {
+// Throws Error(kCheckpoint) that says what is there in the place of a file.
+void RefuseUnlessFile(const std::filesystem::path& folder, const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::regular) return;
+  const bool loop = error == std::errc::too_many_symbolic_link_levels;
+  if (type == fs::file_type::none && !loop) {
+    Fail(ErrorKind::kIo, "{}: cannot look at it: {}", path.string(), error.message());
+  }
+  std::error_code ignored;
+  if (type == fs::file_type::not_found && !fs::is_symlink(fs::symlink_status(path, ignored))) {
+    if (!fs::is_directory(folder, ignored)) {
+      Fail(ErrorKind::kCheckpoint, "{}: {}; name the folder that the model's files lie in",
+           folder.string(), fs::exists(folder, ignored) ? "is no folder" : "does not exist");
+    }
     Fail(ErrorKind::kCheckpoint,
          "{}: not found; the tokenizer of Kimi K3 consists of {} and {} in the model folder (no "
          "tokenizer.json is needed)",
          path.string(), kRankFileName, kConfigFileName);
   }
-  return ReadWholeFile(path, limit_bytes);
+  const char* what = loop                               ? "a link that leads back to itself"
+                     : type == fs::file_type::not_found ? "a link to a file that is not there"
+                     : type == fs::file_type::directory ? "a folder, not a file"
+                     : type == fs::file_type::fifo      ? "a pipe, not a file"
+                                                        : "a device or a socket, not a file";
+  Fail(ErrorKind::kCheckpoint, "{}: is {}", path.string(), what);
+}
+
+std::string ReadTokenizerFile(const std::filesystem::path& folder, std::string_view name,
+                              uint64_t limit_bytes) {
+  const std::filesystem::path path = folder / name;
+  RefuseUnlessFile(folder, path);
+  std::string text = ReadWholeFile(path, limit_bytes);
+  if (text.starts_with("version https://git-lfs.github.com/spec/")) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: is a git-lfs pointer: the real file was never downloaded (run git lfs pull, or fetch "
+         "this file again)",
+         path.string());
+  }
+  return text;
 }
 
 TokenId VocabularyEnd(const std::map<TokenId, std::string>& named, TokenId ranks,

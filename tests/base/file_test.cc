@@ -114,5 +114,24 @@ TEST_F(FileTest, HolesReadAsZeros) {
   EXPECT_EQ(Read(folder_ / "a"), std::string("\0\0\0\0\0\0\0\0x\0", 10));
 }
 
+TEST_F(FileTest, ErrorsOfWritingNameTheFileItself) {
+  const auto error_of = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string path = (folder_ / "none/a").string();
+  EXPECT_TRUE(error_of([&] { AtomicFile file(path); }).starts_with(path + ": cannot create"));
+  AtomicFile file(folder_ / "b");
+  const std::string b = (folder_ / "b").string();
+  std::filesystem::create_directory(folder_ / "b");
+  const std::string text = error_of([&] { file.Commit(); });
+  EXPECT_TRUE(text.starts_with(b + ": ")) << text;
+  EXPECT_EQ(text.find(".partial"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace kimi_k3

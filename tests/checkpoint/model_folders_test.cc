@@ -1,10 +1,12 @@
 // Finding files in several folders.
 #include "checkpoint/model_folders.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint_fixture.h"
 
 namespace kimi_k3 {
@@ -34,6 +36,26 @@ TEST(ModelFolders, ALinkThatLeadsNowhereCountsOnlyWhereNothingElseIsThere) {
   EXPECT_EQ(FolderWith(folders, "f"), b.path());
   fs::create_symlink(a.path() / "gone", a.path() / "f");
   EXPECT_EQ(FolderWith(folders, "f"), b.path());
+}
+
+TEST(ModelFolders, SayWhatIsWrongWithTheFolder) {
+  const TemporaryFolder folder;
+  WriteFile(folder.path() / "file", "x");
+  fs::create_directory_symlink(folder.path() / "gone", folder.path() / "link");
+  const auto refusal = [](const fs::path& path) -> std::string {
+    try {
+      const std::vector<fs::path> folders = {path};
+      CheckFolders(folders);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(folder.path()), "");
+  EXPECT_THAT(refusal(folder.path() / "none"), testing::HasSubstr("none: does not exist"));
+  EXPECT_THAT(refusal(folder.path() / "file"), testing::HasSubstr("file: is no folder"));
+  EXPECT_THAT(refusal(folder.path() / "link"), testing::HasSubstr("link: is a link to a folder"));
 }
 
 }  // namespace

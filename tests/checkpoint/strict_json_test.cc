@@ -58,5 +58,10 @@ TEST(StrictJson, SaysWhereTheSyntaxIsWrong) {
   EXPECT_THAT(RefusalOf("{'a': 1}"), HasSubstr("not valid JSON"));
 }
 
+TEST(StrictJson, RefusesAZeroByteAndWhatMayFollowIt) {
+  EXPECT_THAT(RefusalOf(std::string("{}\0garbage", 10)), HasSubstr("NUL byte (at offset 2)"));
+  EXPECT_THAT(RefusalOf(std::string("{}\0", 3)), HasSubstr("NUL byte"));
+}
+
 }  // namespace
 }  // namespace kimi_k3

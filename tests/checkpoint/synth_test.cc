@@ -221,5 +221,21 @@ TEST(Synth, ADiskThatIsTooSmallIsSaidToBe) {
   EXPECT_TRUE(FilesOf(folder.path()).empty());
 }
 
+TEST(Synth, ForceRemovesWhatAnInterruptedWriterLeft) {
+  const TemporaryFolder folder;
+  SynthOptions options = Tiny(folder.path());
+  WriteSynthCheckpoint(options);
+  const std::vector<std::string> left = {"model-00001-of-000003.safetensors.123.partial",
+                                         "config.json.7.partial"};
+  const std::vector<std::string> kept = {"notes.txt.1.partial", "config.json.x.partial",
+                                         "config.json.partial"};
+  for (const std::string& name : left) WriteFile(folder.path() / name, "x");
+  for (const std::string& name : kept) WriteFile(folder.path() / name, "x");
+  options.force = true;
+  WriteSynthCheckpoint(options);
+  for (const std::string& name : left) EXPECT_FALSE(fs::exists(folder.path() / name)) << name;
+  for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
+}
+
 }  // namespace
 }  // namespace kimi_k3

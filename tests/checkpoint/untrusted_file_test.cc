@@ -60,5 +60,11 @@ TEST(UntrustedFile, RecognisesALargeFilePointer) {
   EXPECT_FALSE(IsLfsPointer("version 3"));
 }
 
+TEST(UntrustedFile, RefusesALinkToItself) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink(folder.path() / "a", folder.path() / "a");
+  EXPECT_THAT(RefusalOf(folder.path() / "a"), HasSubstr("leads back to itself"));
+}
+
 }  // namespace
 }  // namespace kimi_k3

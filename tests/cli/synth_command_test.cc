@@ -79,5 +79,9 @@ TEST(SynthCommand, RefusesMistakesInWords) {
   EXPECT_EQ(RefusalOf({"-o", out, "--quiet", "--force"}), "");
 }
 
+TEST(SynthCommand, AnEmptyFolderNameIsAMistakeOfUsage) {
+  EXPECT_THAT(RefusalOf({"-o", ""}), HasSubstr("name is empty"));
+}
+
 }  // namespace
 }  // namespace kimi_k3

@@ -181,6 +181,16 @@ TEST_F(MemoryPlanTest, APassOfManyRowsReadsSharedExpertsOnce) {
   EXPECT_GT(BytesOfPass(checkpoint_, plan, 8, true), one);
 }
 
+TEST_F(MemoryPlanTest, CountsOneAsOne) {
+  PlanRequest request = Request(1000000000);
+  request.chunk_rows = 1;
+  request.context = 1;
+  const std::string text = FormatPlan(MakeMemoryPlan(checkpoint_, request));
+  EXPECT_NE(text.find("chunk of 1 row\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 x 1 position\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("1 rows"), std::string::npos) << text;
+}
+
 TEST_F(MemoryPlanTest, IsShownWithEveryItem) {
   const MemoryPlan plan = Plan(Smallest() + 1000000);
   const std::string text = FormatPlan(plan);

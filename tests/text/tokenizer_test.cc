@@ -258,5 +258,35 @@ TEST(Tokenizer, CanBeMoved) {
   EXPECT_EQ(second.Encode("!", SpecialText::kPlain), Ids{0});
 }
 
+TEST(Tokenizer, WhatStandsInAFilesPlaceIsSaid) {
+  namespace fs = std::filesystem;
+  const auto refusal = [](const fs::path& folder) -> std::string {
+    const Error error = ErrorOf([&] { Tokenizer::Load(folder); });
+    EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
+    return error.what();
+  };
+  const TemporaryFolder folder;
+  folder.Write("tiktoken.model", SmallRanks());
+  const fs::path config = folder.path() / "tokenizer_config.json";
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("not found"));
+  fs::create_symlink(config, config);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("leads back to itself"));
+  fs::remove(config);
+  fs::create_symlink(folder.path() / "gone", config);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("a link to a file that is not there"));
+  fs::remove(config);
+  fs::create_symlink("/dev/null", config);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("a device"));
+  fs::remove(config);
+  fs::create_directory(config);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("a folder, not a file"));
+  fs::remove(config);
+  folder.Write("tokenizer_config.json",
+               "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("git-lfs pointer"));
+  EXPECT_THAT(refusal(folder.path() / "none"), HasSubstr("none: does not exist"));
+  EXPECT_THAT(refusal(folder.path() / "tiktoken.model"), HasSubstr("is no folder"));
+}
+
 }  // namespace
 }  // namespace kimi_k3

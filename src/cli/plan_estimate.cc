@@ -1,0 +1,62 @@
+// How fast a plan would run on this machine, by measuring drive and processor for a moment.
+#include "cli/plan_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/thread_pool.h"
+#include "cli/progress.h"
+#include "engine/machine_speed.h"
+
+namespace kimi_k3 {
+namespace {
+
+constexpr size_t kManyRows = 16;
+
+// Reading and multiplying overlap, so a pass takes as long as the slower of them.
+double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan,
+                   const PlanEstimate& estimate, size_t rows, bool with_head) {
+  const double read = static_cast<double>(BytesOfPass(checkpoint, plan, rows, with_head)) /
+                      estimate.read_bytes_per_second;
+  const auto weights = static_cast<double>(plan.weights_per_token);
+  const double one = weights / estimate.weights_per_second_one_row;
+  const double many = weights / estimate.weights_per_second_many_rows;
+  const double each_more = std::max(0.0, many - one) / static_cast<double>(kManyRows - 1);
+  return std::max(read, one + each_more * static_cast<double>(rows - 1));
+}
+
+}  // namespace
+
+PlanEstimate EstimatePlan(const Checkpoint& checkpoint, const MemoryPlan& plan,
+                          const EngineOptions& options, uint64_t prompt_tokens) {
+  PlanEstimate estimate;
+  IoOptions io;
+  io.mode = ParseIoMode(options.io);
+  estimate.drive =
+      MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
+  estimate.read_bytes_per_second = plan.drives_together ? estimate.drive.bytes_per_second
+                                                        : estimate.drive.in_turns_bytes_per_second;
+  ThreadPool pool(options.threads);
+  ProductMeter meter(pool, kernels::WeightType::kBf16);
+  estimate.weights_per_second_one_row = meter.BytesPerSecond(1);
+  estimate.weights_per_second_many_rows = meter.BytesPerSecond(kManyRows);
+  estimate.token_read_seconds =
+      static_cast<double>(plan.bytes_per_token()) / estimate.read_bytes_per_second;
+  estimate.token_multiply_seconds =
+      static_cast<double>(plan.weights_per_token) / estimate.weights_per_second_one_row;
+  estimate.token_seconds = PassSeconds(checkpoint, plan, estimate, 1, true);
+  const size_t full = prompt_tokens / plan.chunk_rows;
+  const size_t rest = prompt_tokens % plan.chunk_rows;
+  estimate.prompt_seconds =
+      static_cast<double>(full) * PassSeconds(checkpoint, plan, estimate, plan.chunk_rows, false);
+  if (rest > 0) estimate.prompt_seconds += PassSeconds(checkpoint, plan, estimate, rest, true);
+  return estimate;
+}
+
+std::string FormatEstimate(double seconds) {
+  return seconds < 90 ? fmt::format("{:.3g} s", seconds) : FormatDuration(seconds);
+}
+
+}  // namespace kimi_k3

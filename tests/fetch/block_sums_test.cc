@@ -1,0 +1,61 @@
+// Tests of the sums of a file's blocks.
+#include "fetch/block_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "fetch/fetch_test_support.h"
+
+namespace kimi_k3 {
+namespace {
+
+TEST(BlockSums, CoverTheFileToItsLastByte) {
+  const BlockSums sums(10000, "x", 4096);
+  ASSERT_EQ(sums.blocks(), 3U);
+  EXPECT_EQ(sums.OffsetOf(2), 8192U);
+  EXPECT_EQ(sums.BytesOf(2), 10000U - 8192);
+  EXPECT_EQ(BlockSums(0, "x").blocks(), 0U);
+  EXPECT_TRUE(BlockSums(0, "x").complete());
+  EXPECT_EQ(BlockSums(8192, "x", 4096).blocks(), 2U);
+}
+
+TEST(BlockSums, SurviveOnDisk) {
+  const ScratchDir dir;
+  BlockSums sums(10000, "a source", 4096);
+  sums.Set(1, 77);
+  sums.Save(dir / "s");
+  const auto loaded = BlockSums::Load(dir / "s");
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->source(), "a source");
+  EXPECT_EQ(loaded->file_bytes(), 10000U);
+  EXPECT_FALSE(loaded->Has(0));
+  EXPECT_EQ(loaded->sum(1), 77U);
+  EXPECT_EQ(loaded->BytesPresent(), 4096U);
+  EXPECT_FALSE(loaded->complete());
+}
+
+TEST(BlockSums, DamagedOnesCountAsNone) {
+  const ScratchDir dir;
+  EXPECT_FALSE(BlockSums::Load(dir / "none"));
+  BlockSums(10000, "s", 4096).Save(dir / "s");
+  const std::string good = GetFile(dir / "s");
+  for (const std::string& bad :
+       {std::string(), good.substr(0, good.size() - 1), good + "x",
+        std::string("x").append(good.substr(1)), std::string(good).replace(8, 8, 8, '\xff'),
+        std::string(good).replace(16, 8, 8, '\0')}) {
+    PutFile(dir / "bad", bad);
+    EXPECT_FALSE(BlockSums::Load(dir / "bad")) << bad.size();
+  }
+}
+
+TEST(BlockSums, AreNeverZeroAndTellBlocksApart) {
+  const std::array<std::byte, 4> a{};
+  std::array<std::byte, 4> b{};
+  b[3] = std::byte{1};
+  EXPECT_NE(SumOfBlock(a), 0U);
+  EXPECT_NE(SumOfBlock(a), SumOfBlock(b));
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -29,7 +29,10 @@ std::vector<std::string> With(std::vector<std::string> flags,
 std::vector<std::string> SmallIds() {
   std::vector<std::string> flags = {"-m", SmallModel(), "--ignore-eos", "--prompt-chunk", "3"};
   std::string ids = "1";
-  for (int i = 2; i < 40; ++i) ids += "," + std::to_string(i * 7 % 190);
+  for (int i = 2; i < 40; ++i) {
+    ids += ',';
+    ids += std::to_string(i * 7 % 190);
+  }
   return With(flags, {"--token-ids", ids, "-n", "24"});
 }
 

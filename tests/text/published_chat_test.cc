@@ -76,7 +76,9 @@ TEST(PublishedChat, EveryWorkedExampleOfTheSpecification) {
     std::string joined;
     for (const ChatSegment& segment : RenderChatSegments(request)) joined += segment.text;
     EXPECT_EQ(joined, text);
-    if (!refused) EXPECT_EQ(RenderChat(RealTokenizer(), request).ids.size(), ids);
+    if (!refused) {
+      EXPECT_EQ(RenderChat(RealTokenizer(), request).ids.size(), ids);
+    }
   }
   EXPECT_EQ(examples, 20U);
 }

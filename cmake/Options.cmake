@@ -2,6 +2,7 @@
 option(KIMI_K3_TESTS "Build the tests" ON)
 option(KIMI_K3_BENCH "Build the benchmarks" OFF)
 option(KIMI_K3_FUZZ "Build the fuzz targets (clang only)" OFF)
+option(KIMI_K3_PCH "Precompile the headers that every test includes" OFF)
 set(KIMI_K3_SANITIZE "" CACHE STRING "Sanitizers: empty, 'address,undefined' or 'thread'")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -15,6 +16,11 @@ endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  if(KIMI_K3_PCH)  # what ccache asks for with precompiled headers
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+                                    ${CCACHE_PROGRAM})
+    add_compile_options(-fpch-preprocess)
+  endif()
 endif()
 
 # Contraction would let the compiler fuse differently for each instruction set; the summation

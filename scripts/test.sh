@@ -50,6 +50,6 @@ build asan
 check asan
 build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine'
-build clang
+build clang kimi_k3 example
 scripts/fuzz.sh "${FUZZ_SECONDS:-60}"
 say "all passed"

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/engine_flags.h"
@@ -38,6 +39,15 @@ struct ServeOptions {
   size_t sequences = 0;  // 0: kDefaultSequences, or fewer where the memory has no room for them
   bool quiet = false;
 };
+
+// Sizes of a few thousand bytes make sense here.
+uint64_t ReadBytes(const std::string& flag, const std::string& text) {
+  try {
+    return ParseByteSize(text);
+  } catch (const Error& error) {
+    Fail(error.kind(), "{}: {}", flag, error.what());
+  }
+}
 
 void AddSeconds(FlagGroup& group, const std::string& name, std::chrono::seconds& target,
                 const std::string& help) {
@@ -94,11 +104,11 @@ void AddLimitFlags(CLI::App& command, ServeOptions& options) {
   group.Value("--max-body", "SIZE",
               "Largest body of a request; without it what the context can need",
               [&server](const std::string& text) {
-                server.most_body_bytes = ReadSizeFlag("--max-body", text);
+                server.most_body_bytes = ReadBytes("--max-body", text);
               });
   group.Value("--max-head", "SIZE", "Largest head of a request; without it 32KiB",
               [&server](const std::string& text) {
-                server.most_head_bytes = ReadSizeFlag("--max-head", text);
+                server.most_head_bytes = ReadBytes("--max-head", text);
               });
   AddSeconds(group, "--head-timeout", server.head_time, "In which a request's head must come");
   AddSeconds(group, "--body-timeout", server.body_time, "In which its body must come");
@@ -176,13 +186,13 @@ class StopWishes {
   int Count() {
     if (InterruptGuard::Requested()) {
       ++count_;
-      if (count_ == 1) guard_.emplace();  // the next one is a wish again, the third ends all
+      if (count_ == 1) guard_.Forget();  // the next one is a wish of its own
     }
     return count_;
   }
 
  private:
-  std::optional<InterruptGuard> guard_{std::in_place};
+  InterruptGuard guard_{2};
   int count_ = 0;
 };
 

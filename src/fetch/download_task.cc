@@ -75,6 +75,7 @@ DownloadTask::DownloadTask(const fs::path& folder, RemoteFile remote, std::vecto
   if (usable) sums_ = *left;
   taken_.assign(sums_.blocks(), false);
   fresh_.assign(sums_.blocks(), false);
+  writing_.assign(sums_.blocks(), false);
   for (size_t block = 0; block < sums_.blocks(); ++block) {
     if (Wanted(block) && !Has(block)) ++missing_blocks_;
   }
@@ -123,6 +124,12 @@ void DownloadTask::GiveBack(const BlockRun& run) {
   first_missing_ = std::min(first_missing_, run.first);
 }
 
+bool DownloadTask::BeginWrite(size_t block) {
+  if (!Wanted(block) || Has(block) || writing_[block]) return false;
+  writing_[block] = true;
+  return true;
+}
+
 void DownloadTask::WriteBlock(size_t block, std::span<const std::byte> data) const {
   WriteAt(fd_, partial_, sums_.OffsetOf(block), data);
 }
@@ -136,6 +143,7 @@ void DownloadTask::MarkPresent(size_t block, uint64_t sum) {
   if (Wanted(block) && !Has(block)) --missing_blocks_;
   sums_.Set(block, sum);
   fresh_[block] = true;
+  writing_[block] = false;
 }
 
 void DownloadTask::MarkMissing(size_t block) {

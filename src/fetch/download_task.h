@@ -52,6 +52,9 @@ class DownloadTask {
   std::optional<BlockRun> Take(size_t most);
   void GiveBack(const BlockRun& run);
 
+  // Whether the block is wanted, not there, and being written by nobody else; then it is being
+  // written by the caller, until MarkPresent.
+  bool BeginWrite(size_t block);
   // Writes a block's data, not yet its sum; any thread.
   void WriteBlock(size_t block, std::span<const std::byte> data) const;
   void ReadBlock(size_t block, std::span<std::byte> data) const;
@@ -77,7 +80,7 @@ class DownloadTask {
   RemoteFile remote_;
   std::filesystem::path path_, partial_, sums_path_;
   bool whole_ = true;
-  std::vector<bool> wanted_, taken_, fresh_;
+  std::vector<bool> wanted_, taken_, fresh_, writing_;
   BlockSums sums_;
   size_t missing_blocks_ = 0;
   size_t first_missing_ = 0;  // no wanted block before it is missing and free

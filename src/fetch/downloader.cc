@@ -431,7 +431,7 @@ class Downloader::Work {
       bool needed = false;
       {
         const std::lock_guard lock(work_.mutex_);
-        needed = task_.Wanted(block) && !task_.Has(block);
+        needed = task_.BeginWrite(block);
       }
       const size_t bytes = block_.size();
       const uint64_t sum = needed ? SumOfBlock(block_) : 0;
@@ -440,7 +440,6 @@ class Downloader::Work {
       if (!needed) return;
       outcome.progress = true;
       const std::lock_guard lock(work_.mutex_);
-      if (task_.Has(block)) return;
       task_.MarkPresent(block, sum);
       work_.progress_.bytes_done += bytes;
       work_.progress_.bytes_fetched += bytes;

@@ -88,6 +88,18 @@ TEST_F(DownloadTaskTest, FinishesUnderItsOwnName) {
   EXPECT_TRUE(sums->complete());
 }
 
+TEST_F(DownloadTaskTest, ABlockIsWrittenByOneConnection) {
+  DownloadTask task = Make({true, false, true});
+  task.Open();
+  EXPECT_TRUE(task.BeginWrite(0));
+  EXPECT_FALSE(task.BeginWrite(0));
+  EXPECT_FALSE(task.BeginWrite(1));  // not wanted
+  Put(task, 0);
+  EXPECT_FALSE(task.BeginWrite(0));  // there
+  task.MarkMissing(0);
+  EXPECT_TRUE(task.BeginWrite(0));
+}
+
 TEST_F(DownloadTaskTest, ForgetsBlocksThatAreBad) {
   DownloadTask task = Make();
   task.Open();

@@ -48,8 +48,8 @@ $quick && exit 0
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 build asan
 check asan
-build tsan base_test fetch_test residency_test model_test engine_test server_test example
-check tsan -L 'base|fetch|residency|model|engine|server'
+build tsan base_test residency_test model_test engine_test example
+check tsan -L 'base|residency|model|engine'
 build clang kimi_k3 example
 scripts/fuzz.sh "${FUZZ_SECONDS:-60}"
 say "all passed"

@@ -47,7 +47,8 @@ $quick && exit 0
 
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 build asan
-check asan
+# Two long runs over text, whole in release; their code is that of the other tests of the model.
+check asan -E 'TinyModelTest.(HeldOutChapters|NineOfTenOfAllVerses)'
 build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine'
 build clang kimi_k3 example

@@ -1,10 +1,10 @@
 // Metrics as text.
 #include "server/metrics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
 
 namespace kimi_k3::server {
@@ -16,12 +16,13 @@ TEST(Metrics, EveryLineIsOneThatPrometheusReads) {
   metrics.CountRequest("/v1/models", 200);
   metrics.CountRequest("other", 404);
   const std::string text = metrics.Prometheus({});
-  const std::regex comment("# (HELP|TYPE) kimi_k3_[a-z_]+ .+");
-  const std::regex value(
-      R"re(kimi_k3_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+)re");
+  using testing::MatchesRegex;
+  const auto comment = MatchesRegex("# (HELP|TYPE) kimi_k3_[a-z_]+ .+");
+  const auto value =
+      MatchesRegex(R"re(kimi_k3_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+)re");
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    EXPECT_TRUE(std::regex_match(line, comment) || std::regex_match(line, value)) << line;
+    EXPECT_THAT(line, testing::AnyOf(comment, value));
   }
   EXPECT_NE(text.find("kimi_k3_requests_total{path=\"/v1/models\",code=\"200\"} 2\n"),
             std::string::npos);

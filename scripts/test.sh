@@ -50,7 +50,8 @@ export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=pri
 build asan base_test checkpoint_test fetch_test kernels_test residency_test text_test model_test \
   engine_test server_test example
 # Two long runs over text, whole in release; their code is that of the other tests of the model.
-check asan -LE cli -E 'TinyModelTest.(HeldOutChapters|NineOfTenOfAllVerses)'
+check asan -L 'base|checkpoint|fetch|kernels|residency|text|model|engine|server' \
+  -E 'TinyModelTest.(HeldOutChapters|NineOfTenOfAllVerses)'
 build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine' -E 'TinyM'
 build clang kimi_k3 example

@@ -129,10 +129,10 @@ TEST(ChatByPipe, MessagesOfSeveralLines) {
 
 TEST(ChatByPipe, AKilledChatGoesOnInMidAnswer) {
   const TemporaryFolder folder;
-  const std::vector<std::string> wild = {"-n", "400", "--temp", "30", "--seed", "5"};
+  const std::vector<std::string> wild = {"-n", "200", "-t", "1", "--temp", "30", "--seed", "5"};
   const std::string expected = Answers(Line(kQuestion), wild);
   auto flags = wild;
-  flags.insert(flags.end(), {"--session", folder / "s", "--session-every", "3"});
+  flags.insert(flags.end(), {"--session", folder / "s", "--session-every", "5"});
   ProgramOptions options;
   options.input = Line(kQuestion);
   for (int kill = 0; kill < 3; ++kill) {

@@ -103,6 +103,7 @@ TEST(ReadLanes, ADriveThatHangsTakesNoDepthFromAnother) {
     std::optional<ReadRequest> NextRead(size_t drive) override {
       if (drive == 1 && started[1] == 100) return std::nullopt;
       ++started[drive];
+      changed.notify_all();
       return ReadRequest{this, 0, 0, nullptr, 100, 100};
     }
     size_t started[2] = {0, 0};

@@ -139,6 +139,13 @@ TEST(ServeCommand, RefusesWhatMakesNoSense) {
   EXPECT_EQ(RunProgram({"serve", "--port", "0"}).exit_code, 2);
 }
 
+TEST(ServeCommand, LimitsMayBeSmall) {
+  Serving serving({"--max-body", "500", "--max-head", "1KiB"});
+  EXPECT_EQ(Get(serving.port(), "/health").status, 200);
+  EXPECT_EQ(Get(serving.port(), "/health", {"X-Long: " + std::string(2000, 'x')}).status, 431);
+  EXPECT_EQ(Post(serving.port(), "/v1/completions", std::string(501, ' ')).status, 413);
+}
+
 TEST(ServeCommand, APortInUseIsToldInWords) {
   Serving serving;
   const ProgramResult result =

@@ -96,8 +96,12 @@ TEST(ChatAnswer, ACutAnswerSaysSoAndCutThinkingIsNoContent) {
 }
 
 TEST(ChatAnswer, ReportsCallsWithIdsOfTheirOwn) {
-  const std::string calls = std::string(kAnswer) + "<|open|>tools<|sep|>" + Call("f", "one") +
-                            Call("g", "two") + "<|close|>tools<|sep|>" + std::string(kEnd);
+  std::string calls(kAnswer);
+  for (const std::string& part : {std::string("<|open|>tools<|sep|>"), Call("f", "one"),
+                                  Call("g", "two"), std::string("<|close|>tools<|sep|>")}) {
+    calls += part;
+  }
+  calls += kEnd;
   const Outcome outcome = RunChat(calls);
   ASSERT_EQ(outcome.whole.tool_calls.size(), 2U);
   EXPECT_EQ(outcome.whole.tool_calls[0].name, "f");

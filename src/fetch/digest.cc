@@ -13,7 +13,7 @@ namespace kimi_k3 {
 
 struct Digest::State {
   struct Free {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+    void operator()(EVP_MD_CTX* handle) const { EVP_MD_CTX_free(handle); }
   };
   std::unique_ptr<EVP_MD_CTX, Free> context{EVP_MD_CTX_new()};
 };

@@ -26,6 +26,13 @@ struct TextRequest {
   bool ignore_eos = false;  // stop tokens are tokens like others
   // With each token its probability and that many of the likeliest ones; unset: none.
   std::optional<size_t> likely_tokens = {};
+  // The answer's first tokens, chosen by an earlier run: the consumer takes them first, then the
+  // text goes on from them as if it had never stopped. max_tokens counts them too. Not beside
+  // likely_tokens.
+  std::vector<TokenId> begun = {};
+  // The prompt's tokens from this one on (at least 1) are scored: the consumer gets each with its
+  // probability. Wants EngineOptions::all_prompt_logits, which keeps memory for it.
+  std::optional<size_t> score_from = {};
 };
 
 struct TokenProbability {
@@ -55,6 +62,8 @@ struct TextResult {
 class TextConsumer {
  public:
   virtual ~TextConsumer() = default;
+  // Each token that is scored, in order, before any is chosen.
+  virtual void Score(const ChosenToken& /*token*/) {}
   // Before each choice: may forbid tokens by setting their logits to -infinity, not all of them.
   virtual void Constrain(std::span<float> /*logits*/) {}
   // Each token as it is chosen, the stop token excepted. False: the text ends with it.
@@ -67,8 +76,8 @@ class TextConsumer {
 struct TextProgress {
   enum class Phase { kWaiting, kPrompt, kAnswer, kEnded };
   Phase phase = Phase::kWaiting;
-  size_t ahead = 0;  // waiting: texts that begin before it
-  size_t prompt_tokens = 0;
+  size_t ahead = 0;          // waiting: texts that begin before it
+  size_t prompt_tokens = 0;  // begun ones included
   size_t prompt_done = 0;    // cached ones included
   size_t cached_tokens = 0;  // of the prompt, whose state was there already
   size_t generated = 0;
@@ -90,6 +99,7 @@ struct SchedulerStatus {
   uint64_t prompt_tokens = 0;  // computed
   uint64_t cached_tokens = 0;  // of prompts, that needed no computing
   uint64_t generated_tokens = 0;
+  uint64_t scored_tokens = 0;
   uint64_t failed_passes = 0;
   double pass_seconds = 0;
   EngineCounters engine;  // after the latest pass
@@ -140,7 +150,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Throws Error(kUsage) for an empty prompt, one that has no room in the context, a token outside
-  // the vocabulary, or sampling options out of range. Nothing where too many wait already or the
+  // the vocabulary, sampling options out of range, begun tokens beside likely_tokens, or a token to
+  // be scored that the prompt does not have. Nothing where too many wait already or the
   // scheduler has stopped.
   std::optional<Ticket> Submit(TextRequest request, std::shared_ptr<TextConsumer> consumer);
 

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "cli/batch_command.h"
 #include "cli/bench_command.h"
 #include "cli/chat_command.h"
 #include "cli/completion.h"
@@ -63,6 +64,7 @@ int Main(int argc, char** argv) {
   AddChatCommand(app, code);
   AddPlanCommand(app);
   AddServeCommand(app, code);
+  AddBatchCommand(app, code);
   AddInspectCommand(app);
   AddPullCommand(app);
   AddVerifyCommand(app, code);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/process_meter.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/batch_plan.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
@@ -32,46 +33,90 @@ std::vector<std::string> FolderNames(const Checkpoint& checkpoint) {
   return names;
 }
 
-void WriteJson(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
-               const std::string& budget_source, const std::optional<PlanEstimate>& estimate,
-               std::ostream& out) {
-  nlohmann::ordered_json json = PlanToJson(plan);
-  if (const std::string part = DescribeModelPart(checkpoint.config()); !part.empty()) {
+// All that there is to tell.
+struct Planned {
+  const Checkpoint& checkpoint;
+  MemoryPlan plan;
+  std::string budget_source;
+  std::optional<PlanEstimate> estimate = {};
+  std::vector<BatchChoice> batches = {};
+};
+
+nlohmann::ordered_json BatchesToJson(const Planned& planned) {
+  nlohmann::ordered_json choices = nlohmann::ordered_json::array();
+  for (const BatchChoice& choice : planned.batches) {
+    nlohmann::ordered_json entry = {{"sequences", choice.sequences},
+                                    {"memory_bytes", choice.plan.total_bytes},
+                                    {"state_bytes", choice.state_bytes},
+                                    {"bytes_per_pass", choice.bytes_per_pass},
+                                    {"bytes_per_token", choice.bytes_per_token}};
+    if (planned.estimate) {
+      entry["tokens_per_second"] = TokensPerSecond(planned.checkpoint, choice, *planned.estimate);
+    }
+    choices.push_back(std::move(entry));
+  }
+  return {{"recommended", RecommendedBatch(planned.batches).sequences}, {"choices", choices}};
+}
+
+void WriteJson(const PlanOptions& options, const Planned& planned, std::ostream& out) {
+  nlohmann::ordered_json json = PlanToJson(planned.plan);
+  if (const std::string part = DescribeModelPart(planned.checkpoint.config()); !part.empty()) {
     json["part"] = part;
   }
-  json["budget_source"] = budget_source;
+  json["budget_source"] = planned.budget_source;
   json["context"] = options.engine.context;
   json["sequences"] = options.engine.sequences;
-  if (estimate) {
+  if (const std::optional<PlanEstimate>& estimate = planned.estimate) {
     json["drive"] = {{"bytes_per_second", estimate->read_bytes_per_second},
                      {"reading", estimate->drive.description}};
     json["multiply_bytes_per_second"] = estimate->weights_per_second_one_row;
     json["seconds_per_token"] = estimate->token_seconds;
     json["prompt"] = {{"tokens", options.prompt_tokens}, {"seconds", estimate->prompt_seconds}};
   }
+  if (!planned.batches.empty()) json["batch"] = BatchesToJson(planned);
   out << json.dump(2) << '\n';
 }
 
-void WriteTable(const PlanOptions& options, const Checkpoint& checkpoint, const MemoryPlan& plan,
-                const std::string& budget_source, const std::optional<PlanEstimate>& estimate,
-                std::ostream& out) {
+void WriteBatches(const Planned& planned, std::ostream& out) {
   out << fmt::format(
-      "{}: {} of weights, budget {} ({})\n", fmt::join(FolderNames(checkpoint), ", "),
-      FormatByteSize(checkpoint.tensor_bytes()), FormatByteSize(plan.budget_bytes), budget_source);
-  if (const std::string part = DescribeModelPart(checkpoint.config()); !part.empty()) {
+      "batch, by sequences that share each pass:\n  {:>9}  {:>10}  {:>10}  {:>12}{}\n", "sequences",
+      "in memory", "states", "read a token", planned.estimate ? "  tokens/s" : "");
+  for (const BatchChoice& choice : planned.batches) {
+    out << fmt::format("  {:>9}  {:>10}  {:>10}  {:>12}", choice.sequences,
+                       FormatByteSize(choice.plan.total_bytes), FormatByteSize(choice.state_bytes),
+                       FormatByteSize(choice.bytes_per_token));
+    if (planned.estimate) {
+      out << fmt::format("  {:>8.3g}",
+                         TokensPerSecond(planned.checkpoint, choice, *planned.estimate));
+    }
+    out << '\n';
+  }
+  out << fmt::format("recommended: {} (batch --parallel)\n",
+                     RecommendedBatch(planned.batches).sequences);
+}
+
+void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream& out) {
+  const MemoryPlan& plan = planned.plan;
+  out << fmt::format("{}: {} of weights, budget {} ({})\n",
+                     fmt::join(FolderNames(planned.checkpoint), ", "),
+                     FormatByteSize(planned.checkpoint.tensor_bytes()),
+                     FormatByteSize(plan.budget_bytes), planned.budget_source);
+  if (const std::string part = DescribeModelPart(planned.checkpoint.config()); !part.empty()) {
     out << fmt::format("a part of the model, whose answers are not the model's: {}\n", part);
   }
   out << FormatPlan(plan);
-  if (!estimate) return;
-  out << fmt::format("drive: {}/s ({})\n",
-                     FormatByteSize(static_cast<uint64_t>(estimate->read_bytes_per_second)),
-                     estimate->drive.description)
-      << fmt::format("multiplying: {}/s\n",
-                     FormatByteSize(static_cast<uint64_t>(estimate->weights_per_second_one_row)))
-      << fmt::format("expected: {} a token; {} for a prompt of {} token{}\n",
-                     FormatEstimate(estimate->token_seconds),
-                     FormatEstimate(estimate->prompt_seconds), options.prompt_tokens,
-                     options.prompt_tokens == 1 ? "" : "s");
+  if (const std::optional<PlanEstimate>& estimate = planned.estimate) {
+    out << fmt::format("drive: {}/s ({})\n",
+                       FormatByteSize(static_cast<uint64_t>(estimate->read_bytes_per_second)),
+                       estimate->drive.description)
+        << fmt::format("multiplying: {}/s\n",
+                       FormatByteSize(static_cast<uint64_t>(estimate->weights_per_second_one_row)))
+        << fmt::format("expected: {} a token; {} for a prompt of {} token{}\n",
+                       FormatEstimate(estimate->token_seconds),
+                       FormatEstimate(estimate->prompt_seconds), options.prompt_tokens,
+                       options.prompt_tokens == 1 ? "" : "s");
+  }
+  if (!planned.batches.empty()) WriteBatches(planned, out);
 }
 
 void AddOptions(CLI::App& command, PlanOptions& options) {
@@ -88,6 +133,9 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
               });
   group.Count("-c,--context", "N", engine.context, "Positions of each sequence", 1);
   group.Count("--sequences", "N", engine.sequences, "Sequences that exist at once", 1, 65536);
+  group.Count("--batch", "N", options.batch,
+              "Also what batches of 1, 2, 4 ... N sequences cost, and how many to run at once", 1,
+              65536);
   group.Count("--prompt-tokens", "N", options.prompt_tokens,
               "Length of the prompt whose time is estimated", 1);
   group.Count("--prompt-chunk", "N", engine.prompt_chunk,
@@ -127,18 +175,23 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
     source = fmt::format("85 % of the {} that {} leaves", FormatByteSize(limit.available_bytes),
                          limit.source);
   }
-  const MemoryPlan plan =
-      MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident));
+  Planned planned = {
+      .checkpoint = checkpoint,
+      .plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident)),
+      .budget_source = source};
+  if (options.batch > 0) {
+    planned.batches = PlanBatches(checkpoint, options.engine, resident, options.batch);
+  }
   InterruptGuard::Check();
-  std::optional<PlanEstimate> estimate;
   if (options.measure) {
-    estimate = EstimatePlan(checkpoint, plan, options.engine, options.prompt_tokens);
+    planned.estimate =
+        EstimatePlan(checkpoint, planned.plan, options.engine, options.prompt_tokens);
   }
   InterruptGuard::Check();
   if (options.json) {
-    WriteJson(options, checkpoint, plan, source, estimate, out);
+    WriteJson(options, planned, out);
   } else {
-    WriteTable(options, checkpoint, plan, source, estimate, out);
+    WriteTable(options, planned, out);
   }
   out.flush();
   if (!out) Fail(ErrorKind::kIo, "cannot write the plan");

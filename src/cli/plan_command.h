@@ -13,6 +13,7 @@ namespace kimi_k3 {
 struct PlanOptions {
   EngineOptions engine;
   uint64_t prompt_tokens = 1000;  // of the prompt whose time is estimated
+  size_t batch = 0;               // sequences at the most of the table for batches; 0: no table
   bool json = false;
   bool measure = true;  // the drive and the processor, for about a second
 };

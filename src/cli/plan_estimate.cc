@@ -15,19 +15,22 @@ namespace {
 
 constexpr size_t kManyRows = 16;
 
-// Reading and multiplying overlap, so a pass takes as long as the slower of them.
+double ReadSpeed(const MemoryPlan& plan, const DriveSpeed& drive) {
+  return plan.drives_together ? drive.bytes_per_second : drive.in_turns_bytes_per_second;
+}
+
+}  // namespace
+
 double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan,
                    const PlanEstimate& estimate, size_t rows, bool with_head) {
   const double read = static_cast<double>(BytesOfPass(checkpoint, plan, rows, with_head)) /
-                      estimate.read_bytes_per_second;
+                      ReadSpeed(plan, estimate.drive);
   const auto weights = static_cast<double>(plan.weights_per_token);
   const double one = weights / estimate.weights_per_second_one_row;
   const double many = weights / estimate.weights_per_second_many_rows;
   const double each_more = std::max(0.0, many - one) / static_cast<double>(kManyRows - 1);
   return std::max(read, one + each_more * static_cast<double>(rows - 1));
 }
-
-}  // namespace
 
 PlanEstimate EstimatePlan(const Checkpoint& checkpoint, const MemoryPlan& plan,
                           const EngineOptions& options, uint64_t prompt_tokens) {
@@ -36,8 +39,7 @@ PlanEstimate EstimatePlan(const Checkpoint& checkpoint, const MemoryPlan& plan,
   io.mode = ParseIoMode(options.io);
   estimate.drive =
       MeasureDrive(checkpoint, io, plan.stream.tile_bytes, std::chrono::milliseconds(700));
-  estimate.read_bytes_per_second = plan.drives_together ? estimate.drive.bytes_per_second
-                                                        : estimate.drive.in_turns_bytes_per_second;
+  estimate.read_bytes_per_second = ReadSpeed(plan, estimate.drive);
   ThreadPool pool(options.threads);
   ProductMeter meter(pool, kernels::WeightType::kBf16);
   estimate.weights_per_second_one_row = meter.BytesPerSecond(1);

@@ -29,6 +29,11 @@ struct PlanEstimate {
 PlanEstimate EstimatePlan(const Checkpoint& checkpoint, const MemoryPlan& plan,
                           const EngineOptions& options, uint64_t prompt_tokens);
 
+// Of a pass of `rows` rows under a plan for the same model, by the speeds that were measured:
+// reading and multiplying overlap, so it takes as long as the slower of them.
+double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan,
+                   const PlanEstimate& estimate, size_t rows, bool with_head);
+
 // Short times to three digits ("0.25 s"), long ones as FormatDuration has them.
 std::string FormatEstimate(double seconds);
 

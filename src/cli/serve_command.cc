@@ -16,6 +16,7 @@
 #include "cli/engine_flags.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
+#include "cli/model_name.h"
 #include "cli/output.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/sampling.h"
@@ -150,11 +151,6 @@ void CheckOptions(const ServeOptions& options) {
   CheckSamplingOptions(sampling);
 }
 
-std::string FolderName(const std::filesystem::path& folder) {
-  const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
 // With as many sequences as are asked for; else as many of the default as there is room for.
 Engine OpenEngine(ServeOptions& options, Output& output) {
   const bool asked = options.sequences != 0;
@@ -208,7 +204,7 @@ void RunServe(ServeOptions& options) {
     options.server.cache_dir = *options.cache_dir;
     options.engine.sessions = true;
   }
-  options.server.model_name = options.model_name.value_or(FolderName(options.engine.model_dir));
+  options.server.model_name = options.model_name.value_or(ModelNameOf(options.engine.model_dir));
   constexpr size_t kDefaultContext = 2048;  // as EngineOptions has it
   options.engine.reserved_bytes = ServerMemoryBytes(
       options.server, options.engine.context == 0 ? kDefaultContext : options.engine.context);

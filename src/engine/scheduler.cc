@@ -18,6 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// One row in so many is kept for prompts while any wait.
+constexpr size_t kPromptShare = 4;
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -31,7 +34,19 @@ bool IsProperPrefix(std::span<const TokenId> prefix, std::span<const TokenId> te
 // A text from its submission to its end. Fields below the line belong to the scheduler's mutex.
 struct Scheduler::Job {
   Job(TextRequest given, std::shared_ptr<TextConsumer> taker)
-      : request(std::move(given)), consumer(std::move(taker)), sampler(request.sampling) {}
+      : request(std::move(given)),
+        consumer(std::move(taker)),
+        sampler(request.sampling),
+        history(request.prompt) {
+    history.insert(history.end(), request.begun.begin(), request.begun.end());
+  }
+
+  size_t known_tokens() const { return request.prompt.size() + request.begun.size(); }
+  // Of which a state that is held may be the beginning: each token that is scored needs the row
+  // before it.
+  std::span<const TokenId> reusable() const {
+    return std::span(history).first(request.score_from.value_or(known_tokens()));
+  }
 
   // Of the scheduler's thread alone.
   const TextRequest request;
@@ -101,7 +116,7 @@ class Scheduler::Impl {
   TextProgress ProgressOf(const Job& job) {
     const std::lock_guard lock(mutex_);
     TextProgress progress = {.phase = job.phase,
-                             .prompt_tokens = job.request.prompt.size(),
+                             .prompt_tokens = job.known_tokens(),
                              .prompt_done = job.prompt_done,
                              .cached_tokens = job.cached,
                              .generated = job.generated,
@@ -144,7 +159,25 @@ class Scheduler::Impl {
       Fail(ErrorKind::kUsage, "the prompt has {} tokens, but the context has only {} positions",
            request.prompt.size(), engine_.context());
     }
-    for (const TokenId token : request.prompt) {
+    if (request.begun.size() > engine_.context() - request.prompt.size() + 1) {
+      Fail(ErrorKind::kUsage, "prompt and answer so far have no room in the context's {} positions",
+           engine_.context());
+    }
+    if (!request.begun.empty() && request.likely_tokens) {
+      Fail(ErrorKind::kUsage, "the probabilities of an answer that was begun are not known");
+    }
+    const size_t first = request.score_from.value_or(1);
+    if (first == 0 || (request.score_from && first >= request.prompt.size())) {
+      Fail(ErrorKind::kUsage,
+           "the first token to be scored is none of the prompt's {} after the first",
+           request.prompt.size());
+    }
+    CheckTokens(request.prompt);
+    CheckTokens(request.begun);
+  }
+
+  void CheckTokens(std::span<const TokenId> tokens) const {
+    for (const TokenId token : tokens) {
       if (token < 0 || static_cast<size_t>(token) >= engine_.vocabulary()) {
         Fail(ErrorKind::kUsage, "token id {} is outside the model's vocabulary of {}", token,
              engine_.vocabulary());
@@ -214,7 +247,7 @@ class Scheduler::Impl {
   // Gives free slots to those who wait, the first first.
   void Admit(std::unique_lock<std::mutex>& lock) {
     while (!waiting_.empty()) {
-      Slot* slot = ChooseSlot(waiting_.front()->request.prompt);
+      Slot* slot = ChooseSlot(waiting_.front()->reusable());
       if (slot == nullptr) return;
       const std::shared_ptr<Job> job = waiting_.front();
       waiting_.pop_front();
@@ -235,6 +268,36 @@ class Scheduler::Impl {
       job->prompt_done = job->cached;
       job->phase = TextProgress::Phase::kPrompt;
       status_.cached_tokens += job->cached;
+      lock.unlock();
+      TakeBegun(*slot);
+      lock.lock();
+    }
+  }
+
+  // What an earlier run chose goes to the consumer again.
+  void TakeBegun(Slot& slot) {
+    Job& job = *slot.job;
+    try {
+      for (const TokenId token : job.request.begun) {
+        job.result.tokens.push_back(token);
+        if (job.consumer->Take({.token = token})) continue;
+        EndWith(slot, StopReason::kCaller);
+        return;
+      }
+    } catch (const std::exception& error) {
+      std::unique_lock lock(mutex_);
+      EndSlot(lock, slot, Error(ErrorKind::kRun, error.what()));
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      job.generated = job.request.begun.size();
+    }
+    if (job.request.begun.empty()) return;
+    if (!WantsMore(job)) {
+      EndWith(slot, StopReason::kMaxTokens);
+    } else if (job.known_tokens() > engine_.context()) {
+      EndWith(slot, StopReason::kContextFull);
     }
   }
 
@@ -267,7 +330,7 @@ class Scheduler::Impl {
   // Brings the slot's sequence to the longest beginning of the prompt that is known.
   void Prepare(Slot& slot) {
     Job& job = *slot.job;
-    const std::vector<TokenId>& prompt = job.request.prompt;
+    const std::span<const TokenId> prompt = job.reusable();
     if (!slot.sequence) slot.sequence.emplace(engine_.NewSequence());
     Sequence& sequence = *slot.sequence;
     if (!sequence.intact()) sequence.Reset();
@@ -278,7 +341,6 @@ class Scheduler::Impl {
       sequence.Reset();
     }
     if (on_disk > sequence.tokens().size()) cache_->Load(engine_, sequence, prompt);
-    job.history = prompt;
     job.result.cached_tokens = sequence.tokens().size();
   }
 
@@ -287,13 +349,15 @@ class Scheduler::Impl {
     if (cache_ && sequence.intact() && !sequence.tokens().empty()) cache_->Save(engine_, sequence);
   }
 
-  // One row for each text that is being generated, then prompts with the room that is left. Where
-  // a pass has fewer rows than there are texts, they take turns.
+  // One row for each text that is being generated, then prompts with the room that is left, of
+  // which they have some whatever else runs. Where a pass has fewer rows than there are texts, they
+  // take turns.
   void BeginPass() {
     rows_.clear();
     pass_slots_.clear();
-    size_t room = engine_.max_rows();
+    size_t room = engine_.max_rows() - std::min(engine_.max_rows() / kPromptShare, PromptRows());
     for (const bool prompts : {false, true}) {
+      if (prompts) room = engine_.max_rows() - rows_.size();
       for (size_t i = 0; i < slots_.size(); ++i) {
         Slot& slot = slots_[(first_ + i) % slots_.size()];
         if (slot.job == nullptr) continue;
@@ -312,16 +376,32 @@ class Scheduler::Impl {
     engine_.ClearInterrupt();
   }
 
+  // Rows that prompts still need.
+  size_t PromptRows() const {
+    size_t rows = 0;
+    for (const Slot& slot : slots_) {
+      if (slot.job == nullptr || slot.job->phase != TextProgress::Phase::kPrompt) continue;
+      rows += slot.job->history.size() - slot.sequence->tokens().size();
+    }
+    return rows;
+  }
+
   size_t AddRows(Slot& slot, size_t room) {
     const Job& job = *slot.job;
     const size_t seen = slot.sequence->tokens().size();
     const size_t count = std::min(room, job.history.size() - seen);
     for (size_t i = seen; i < seen + count; ++i) {
+      const bool chooses = i + 1 == job.history.size() && WantsMore(job);
       rows_.push_back({.sequence = &*slot.sequence,
                        .token = job.history[i],
-                       .wants_logits = i + 1 == job.history.size() && WantsMore(job)});
+                       .wants_logits = chooses || IsScored(job, i + 1)});
     }
     return count;
+  }
+
+  static bool IsScored(const Job& job, size_t position) {
+    return job.request.score_from && position >= *job.request.score_from &&
+           position < job.request.prompt.size();
   }
 
   static bool WantsMore(const Job& job) {
@@ -358,9 +438,21 @@ class Scheduler::Impl {
     }
   }
 
+  // The next row of logits.
+  std::span<float> NextLogits(size_t& next_row) {
+    return std::span(logits_).subspan(next_row++ * engine_.vocabulary(), engine_.vocabulary());
+  }
+
   // After a pass: the prompt is further, or a token is chosen.
   void Advance(Slot& slot, size_t& next_row) {
     Job& job = *slot.job;
+    const size_t end = slot.sequence->tokens().size();
+    std::vector<std::pair<size_t, std::span<float>>> scored;  // positions and the logits before
+    for (size_t i = end - slot.rows + 1; i <= end; ++i) {
+      if (IsScored(job, i)) scored.emplace_back(i, NextLogits(next_row));
+    }
+    std::span<float> choice;
+    if (end == job.history.size() && WantsMore(job)) choice = NextLogits(next_row);
     {
       const std::lock_guard lock(mutex_);
       job.in_pass = false;
@@ -370,13 +462,6 @@ class Scheduler::Impl {
       }
     }
     slot.rows = 0;
-    if (slot.sequence->tokens().size() < job.history.size()) return;
-    if (!WantsMore(job)) {
-      EndWith(slot, StopReason::kMaxTokens);
-      return;
-    }
-    const std::span<float> row =
-        std::span(logits_).subspan(next_row++ * engine_.vocabulary(), engine_.vocabulary());
     bool cancelled = false;
     {
       const std::lock_guard lock(mutex_);
@@ -384,29 +469,42 @@ class Scheduler::Impl {
     }
     if (cancelled) return;  // its end comes before the next pass
     try {
-      Choose(slot, row);
+      for (const auto& [position, logits] : scored) {
+        job.consumer->Score(Probability(job, logits, job.history[position]));
+      }
+      if (!scored.empty()) {
+        const std::lock_guard lock(mutex_);
+        status_.scored_tokens += scored.size();
+      }
+      if (end < job.history.size()) return;
+      if (choice.empty()) {
+        EndWith(slot, StopReason::kMaxTokens);
+      } else {
+        Choose(slot, choice);
+      }
     } catch (const std::exception& error) {
       std::unique_lock lock(mutex_);
       EndSlot(lock, slot, Error(ErrorKind::kRun, error.what()));
     }
   }
 
+  // A token with its probability, and the likeliest as far as they are asked for.
+  static ChosenToken Probability(const Job& job, std::span<const float> logits, TokenId token) {
+    const double log_sum = LogSumExp(logits);
+    const auto logit = static_cast<double>(logits[static_cast<size_t>(token)]);
+    ChosenToken chosen = {.token = token, .logprob = static_cast<float>(logit - log_sum)};
+    const size_t likely = job.request.likely_tokens.value_or(0);
+    if (likely > 0) chosen.likely = LikelyTokens(logits, log_sum, likely);
+    return chosen;
+  }
+
   void Choose(Slot& slot, std::span<float> logits) {
     Job& job = *slot.job;
-    ChosenToken chosen;
-    double log_sum = 0;
-    std::vector<float> plain;
-    if (job.request.likely_tokens) {
-      log_sum = LogSumExp(logits);
-      chosen.likely = LikelyTokens(logits, log_sum, *job.request.likely_tokens);
-      plain.assign(logits.begin(), logits.end());
-    }
+    std::vector<float> plain;  // as they are before any are forbidden
+    if (job.request.likely_tokens) plain.assign(logits.begin(), logits.end());
     job.consumer->Constrain(logits);
-    chosen.token = job.sampler.Sample(logits, job.history);
-    if (!plain.empty()) {
-      const auto logit = static_cast<double>(plain[static_cast<size_t>(chosen.token)]);
-      chosen.logprob = static_cast<float>(logit - log_sum);
-    }
+    ChosenToken chosen = {.token = job.sampler.Sample(logits, job.history)};
+    if (!plain.empty()) chosen = Probability(job, plain, chosen.token);
     if (!job.request.ignore_eos &&
         std::ranges::find(stop_tokens_, chosen.token) != stop_tokens_.end()) {
       EndWith(slot, StopReason::kEndOfText);
@@ -480,7 +578,7 @@ class Scheduler::Impl {
     double left = std::max(whole - elapsed, 0.0);
     if (job.phase == TextProgress::Phase::kPrompt) {
       const size_t rows = std::max<size_t>(status_.pass_rows, 1);
-      const size_t later = job.request.prompt.size() - job.prompt_done;
+      const size_t later = job.known_tokens() - job.prompt_done;
       const size_t passes = (later + rows - 1) / rows;
       if (passes > 1) left += whole * static_cast<double>(passes - 1);
     }

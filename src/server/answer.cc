@@ -151,6 +151,14 @@ FinishReason TextAnswer::Finish(const TextResult& result, AnswerPiece& rest) {
   return cut && !filter_.stopped() ? FinishReason::kLength : FinishReason::kStop;
 }
 
+void ScoreAnswer::Score(const ChosenToken& token) { queue_.Push({.tokens = {token}}); }
+
+bool ScoreAnswer::Take(const ChosenToken& /*token*/) { return false; }
+
+FinishReason ScoreAnswer::Finish(const TextResult& /*result*/, AnswerPiece& /*rest*/) {
+  return FinishReason::kStop;
+}
+
 std::string RandomId(const char* prefix) {
   std::random_device random;
   return fmt::format("{}{:08x}{:08x}{:08x}", prefix, random(), random(), random());

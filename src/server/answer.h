@@ -129,6 +129,16 @@ class TextAnswer : public Answer {
   const bool probabilities_;
 };
 
+// A text whose tokens are scored; none is generated.
+class ScoreAnswer : public Answer {
+ public:
+  void Score(const ChosenToken& token) override;
+  bool Take(const ChosenToken& token) override;
+
+ protected:
+  FinishReason Finish(const TextResult& result, AnswerPiece& rest) override;
+};
+
 // "prefix-" and 24 random hexadecimal digits.
 std::string RandomId(const char* prefix);
 

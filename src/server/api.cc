@@ -6,7 +6,6 @@
 #include <ctime>
 #include <utility>
 
-#include "kimi_k3/chat.h"
 #include "server/access.h"
 #include "server/answer_sender.h"
 #include "server/web_page.h"
@@ -143,10 +142,10 @@ void Api::Respond(const RequestHead& head, RequestBody body, ResponseWriter& res
   } else {
     if (stopping_) RefuseAsBusy(503, "shutting_down", "the server is shutting down");
     const Counted counted(answering_);
-    Generation generation =
+    PreparedAnswer prepared =
         head.path == "/v1/completions" ? PrepareText(body.text) : PrepareChat(body.text);
     body = {};
-    Generate(std::move(generation), response);
+    Generate(std::move(prepared), response);
   }
 }
 
@@ -179,90 +178,36 @@ void Api::Page(ResponseWriter& response) const {
   response.Send(200, "text/html; charset=utf-8", WebPage());
 }
 
-void Api::CheckPrompt(const std::vector<TokenId>& prompt) const {
-  const size_t most =
-      options_.most_prompt_tokens == 0 ? context_ : std::min(context_, options_.most_prompt_tokens);
-  if (prompt.size() <= most) return;
-  throw ApiError(400, "context_length_exceeded", "messages",
-                 fmt::format("the prompt has {} tokens, but at most {} are taken here (serve -c)",
-                             prompt.size(), most));
-}
-
-AnswerHeader Api::HeaderFor(const CompletionOptions& options, const char* id_prefix,
-                            size_t prompt_tokens) const {
+AnswerOrigin Api::OriginOf(const char* id_prefix) const {
+  const size_t most = options_.most_prompt_tokens;
   return {.id = RandomId(id_prefix),
           .model = options_.model_name,
           .created = std::time(nullptr),
-          .prompt_tokens = prompt_tokens,
-          .include_usage = options.include_usage,
-          .probabilities = options.likely_tokens.has_value(),
-          .likely_tokens = options.likely_tokens.value_or(0)};
+          .most_prompt_tokens = most == 0 ? context_ : std::min(context_, most)};
 }
 
-Api::Generation Api::PrepareChat(const std::string& body) {
+PreparedAnswer Api::PrepareChat(const std::string& body) {
   const std::lock_guard lock(parsing_);
   ChatCompletionRequest parsed = ParseChatCompletion(body, options_);
   turns_.Restore(parsed.chat);
   const TurnMemory::Key key = TurnMemory::KeyOf(parsed.chat);
-  const bool partial = parsed.chat.messages.back().partial;
-  RenderedChat chat;
-  try {
-    chat = RenderChat(tokenizer_, parsed.chat);
-  } catch (const ApiError&) {
-    throw;
-  } catch (const Error& error) {
-    throw ApiError(400, "invalid_value", "messages", error.what());
-  }
-  CheckPrompt(chat.ids);
-  const CompletionOptions& options = parsed.options;
-  Generation generation;
-  generation.stream = options.stream;
-  generation.request = {.prompt = std::move(chat.ids),
-                        .max_tokens = options.max_tokens,
-                        .sampling = options.sampling,
-                        .likely_tokens = options.likely_tokens};
   // What continues a beginning that the client wrote is no turn of its own.
   std::function<void(GeneratedTurn)> remember;
-  if (!partial) {
+  if (!parsed.chat.messages.back().partial) {
     remember = [this, key](GeneratedTurn turn) { turns_.Remember(key, std::move(turn)); };
   }
-  generation.answer = std::make_shared<ChatAnswer>(
-      tokenizer_, ChatAnswerOptions{.start = chat.start,
-                                    .stop = options.stop,
-                                    .tools_allowed = parsed.tools_allowed,
-                                    .parallel_tool_calls = parsed.parallel_tool_calls,
-                                    .probabilities = options.likely_tokens.has_value(),
-                                    .constraint = nullptr,
-                                    .on_turn = std::move(remember)});
-  generation.writer =
-      MakeChatWriter(tokenizer_, HeaderFor(options, "chatcmpl-", chat.usage_tokens));
-  return generation;
+  return PrepareChatAnswer(tokenizer_, parsed, OriginOf("chatcmpl-"), std::move(remember));
 }
 
-Api::Generation Api::PrepareText(const std::string& body) {
+PreparedAnswer Api::PrepareText(const std::string& body) {
   const std::lock_guard lock(parsing_);
-  TextCompletionRequest parsed = ParseTextCompletion(body, options_);
-  std::vector<TokenId> ids = std::move(parsed.prompt_ids);
-  if (ids.empty()) ids = tokenizer_.Encode(parsed.prompt, SpecialText::kPlain);
-  CheckPrompt(ids);
-  const CompletionOptions& options = parsed.options;
-  Generation generation;
-  generation.stream = options.stream;
-  generation.writer = MakeTextWriter(tokenizer_, HeaderFor(options, "cmpl-", ids.size()));
-  generation.request = {.prompt = std::move(ids),
-                        .max_tokens = options.max_tokens,
-                        .sampling = options.sampling,
-                        .ignore_eos = parsed.ignore_eos,
-                        .likely_tokens = options.likely_tokens};
-  generation.answer =
-      std::make_shared<TextAnswer>(tokenizer_, options.stop, options.likely_tokens.has_value());
-  return generation;
+  return PrepareTextAnswer(tokenizer_, ParseTextCompletion(body, options_), OriginOf("cmpl-"));
 }
 
-void Api::Generate(Generation generation, ResponseWriter& response) {
+void Api::Generate(PreparedAnswer prepared, ResponseWriter& response) {
   std::optional<Scheduler::Ticket> ticket;
   try {
-    ticket = scheduler_.Submit(std::move(generation.request), generation.answer);
+    ticket = scheduler_.Submit(std::move(prepared.request), prepared.answer);
   } catch (const ApiError&) {
     throw;
   } catch (const Error& error) {
@@ -271,7 +216,7 @@ void Api::Generate(Generation generation, ResponseWriter& response) {
   if (!ticket) {
     RefuseAsBusy(429, "queue_full", "too many requests are waiting already; try again later");
   }
-  SendAnswer(*ticket, generation.answer->queue(), *generation.writer, generation.stream,
+  SendAnswer(*ticket, prepared.answer->queue(), *prepared.writer, prepared.stream,
              options_.sign_of_life, response);
 }
 

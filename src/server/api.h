@@ -12,6 +12,7 @@
 #include "server/byte_budget.h"
 #include "server/completion_request.h"
 #include "server/metrics.h"
+#include "server/prepared_answer.h"
 #include "server/request_reader.h"
 #include "server/response_writer.h"
 #include "server/server_options.h"
@@ -54,20 +55,11 @@ class Api {
   static std::string MetricPath(const std::string& path);
 
  private:
-  // A request for text, ready to run.
-  struct Generation {
-    TextRequest request;
-    std::shared_ptr<Answer> answer;
-    std::unique_ptr<AnswerWriter> writer;
-    bool stream = false;
-  };
-
-  Generation PrepareChat(const std::string& body);
-  Generation PrepareText(const std::string& body);
-  AnswerHeader HeaderFor(const CompletionOptions& options, const char* id_prefix,
-                         size_t prompt_tokens) const;
-  void CheckPrompt(const std::vector<TokenId>& prompt) const;
-  void Generate(Generation generation, ResponseWriter& response);
+  PreparedAnswer PrepareChat(const std::string& body);
+  PreparedAnswer PrepareText(const std::string& body);
+  // Of an answer that begins now.
+  AnswerOrigin OriginOf(const char* id_prefix) const;
+  void Generate(PreparedAnswer prepared, ResponseWriter& response);
   void Preflight(const RequestHead& head, ResponseWriter& response) const;
   void Page(ResponseWriter& response) const;
 

@@ -240,6 +240,50 @@ class TextWriter : public CommonWriter {
   size_t offset_ = 0;
 };
 
+class ScoreWriter : public CommonWriter {
+ public:
+  using CommonWriter::CommonWriter;
+
+  std::string Whole(const AnswerEnd& end) override { return Text(Score(end)); }
+  std::string FirstEvent() override { return {}; }
+  std::string Event(AnswerPiece piece) override {
+    Collect(std::move(piece));
+    return {};
+  }
+  std::string LastEvents(const AnswerEnd& end) override {
+    return EventOf(Score(end)) + "data: [DONE]\n\n";
+  }
+
+ private:
+  Json Score(const AnswerEnd& end) const {
+    double total = 0;
+    Json ids = Json::array();
+    Json texts = Json::array();
+    Json logprobs = Json::array();
+    Json likely = Json::array();
+    for (const ChosenToken& token : whole_.tokens) {
+      total += static_cast<double>(token.logprob);
+      ids.push_back(token.token);
+      texts.push_back(ReplaceInvalidUtf8(tokenizer_.TokenBytes(token.token)));
+      logprobs.push_back(token.logprob);
+      Json others = Json::array();
+      for (const TokenProbability& other : token.likely) {
+        others.push_back(TokenObject(tokenizer_, other.token, other.logprob));
+      }
+      likely.push_back(std::move(others));
+    }
+    Json answer = Envelope(header_, "score");
+    answer["scored_tokens"] = whole_.tokens.size();
+    answer["total_logprob"] = total;
+    answer["logprobs"] = {{"token_ids", std::move(ids)},
+                          {"tokens", std::move(texts)},
+                          {"token_logprobs", std::move(logprobs)}};
+    if (header_.likely_tokens > 0) answer["logprobs"]["top_logprobs"] = std::move(likely);
+    answer["usage"] = UsageObject(header_, end);
+    return answer;
+  }
+};
+
 }  // namespace
 
 std::string ErrorJson(const ApiError& error) { return Text(ErrorObject(error)); }
@@ -260,6 +304,10 @@ std::unique_ptr<AnswerWriter> MakeChatWriter(const Tokenizer& tokenizer, AnswerH
 
 std::unique_ptr<AnswerWriter> MakeTextWriter(const Tokenizer& tokenizer, AnswerHeader header) {
   return std::make_unique<TextWriter>(tokenizer, std::move(header));
+}
+
+std::unique_ptr<AnswerWriter> MakeScoreWriter(const Tokenizer& tokenizer, AnswerHeader header) {
+  return std::make_unique<ScoreWriter>(tokenizer, std::move(header));
 }
 
 }  // namespace kimi_k3::server

@@ -45,6 +45,8 @@ class AnswerWriter {
 
 std::unique_ptr<AnswerWriter> MakeChatWriter(const Tokenizer& tokenizer, AnswerHeader header);
 std::unique_ptr<AnswerWriter> MakeTextWriter(const Tokenizer& tokenizer, AnswerHeader header);
+// Scores of a text; as a stream it is one event.
+std::unique_ptr<AnswerWriter> MakeScoreWriter(const Tokenizer& tokenizer, AnswerHeader header);
 
 // An error in the middle of a stream.
 std::string ErrorEvent(const ApiError& error);

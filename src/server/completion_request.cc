@@ -1,4 +1,4 @@
-// The two kinds of requests for text: a turn of a chat, and a text to be continued.
+// The kinds of requests: a turn of a chat, a text to be continued, and a text to be scored.
 #include "server/completion_request.h"
 
 #include <fmt/format.h>
@@ -88,7 +88,7 @@ SamplingOptions Sampling(const JsonValue& root, const ServerOptions& options) {
   sampling.top_k = static_cast<size_t>(IntegerField(root, "top_k", 0, INT64_MAX).value_or(0));
   const std::optional<uint64_t> seed = SeedField(root, "seed");
   std::random_device random;
-  sampling.seed = seed ? *seed : (uint64_t{random()} << 32 | random());
+  sampling.seed = seed ? *seed : options.seed.value_or(uint64_t{random()} << 32 | random());
   return sampling;
 }
 
@@ -172,10 +172,10 @@ std::optional<size_t> ChatLikelyTokens(const JsonValue& root) {
   return std::nullopt;
 }
 
-TokenId ParseTokenId(const JsonValue& value) {
+TokenId ParseTokenId(const char* field, const JsonValue& value) {
   if (!value.is_number() || !value.number().is_integer() || value.number().text.size() > 9 ||
       value.number().text.starts_with('-')) {
-    RefuseField("prompt", "a token id must be a whole number of the vocabulary");
+    RefuseField(field, "a token id must be a whole number of the vocabulary");
   }
   return static_cast<TokenId>(std::stol(value.number().text));
 }
@@ -190,13 +190,30 @@ void ParsePrompt(const JsonValue& root, TextCompletionRequest& request) {
   if (prompt->is_string()) {
     request.prompt = prompt->string();
   } else if (prompt->is_array() && !prompt->items().empty() && prompt->items()[0].is_number()) {
-    for (const JsonValue& id : prompt->items()) request.prompt_ids.push_back(ParseTokenId(id));
+    for (const JsonValue& id : prompt->items())
+      request.prompt_ids.push_back(ParseTokenId("prompt", id));
   } else if (prompt->is_array() && prompt->items().size() > 1) {
     RefuseField("prompt", "only one prompt is taken by a request");
   } else {
     RefuseField("prompt", "must be a string or an array of token ids, not empty");
   }
   if (request.prompt.empty() && request.prompt_ids.empty()) RefuseField("prompt", "is empty");
+}
+
+// A string or an array of token ids, neither of them empty.
+TextOrIds ParseTextOrIds(const JsonValue& root, const char* field) {
+  const JsonValue* value = FindField(root, field);
+  if (value == nullptr) RefuseField(field, "is missing");
+  TextOrIds given;
+  if (value->is_string()) {
+    given.text = value->string();
+  } else if (value->is_array()) {
+    for (const JsonValue& id : value->items()) given.ids.push_back(ParseTokenId(field, id));
+  } else {
+    RefuseField(field, "must be a string or an array of token ids");
+  }
+  if (given.text.empty() && given.ids.empty()) RefuseField(field, "is empty");
+  return given;
 }
 
 }  // namespace
@@ -231,6 +248,24 @@ TextCompletionRequest ParseTextCompletion(std::string_view body, const ServerOpt
   }
   request.ignore_eos = BooleanField(root, "ignore_eos").value_or(false);
   ParsePrompt(root, request);
+  return request;
+}
+
+ScoreRequest ParseScore(std::string_view body, const ServerOptions& options) {
+  const JsonValue root = ParseObject(body);
+  CheckModel(root, options);
+  ScoreRequest request;
+  if (FindField(root, "text") != nullptr) {
+    for (const char* other : {"prompt", "completion"}) {
+      if (FindField(root, other) != nullptr) RefuseField(other, "makes no sense beside \"text\"");
+    }
+    request.scored = ParseTextOrIds(root, "text");
+  } else {
+    request.prompt = ParseTextOrIds(root, "prompt");
+    request.scored = ParseTextOrIds(root, "completion");
+  }
+  const auto likely = IntegerField(root, "logprobs", 0, kMostLikelyTokens);
+  request.likely_tokens = static_cast<size_t>(likely.value_or(0));
   return request;
 }
 

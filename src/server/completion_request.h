@@ -1,4 +1,4 @@
-// The two kinds of requests for text: a turn of a chat, and a text to be continued.
+// The kinds of requests: a turn of a chat, a text to be continued, and a text to be scored.
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,25 @@ struct TextCompletionRequest {
   bool ignore_eos = false;  // tokens that end a text are tokens like others
 };
 
+// A text, or its token ids where there are any.
+struct TextOrIds {
+  std::string text = {};
+  std::vector<TokenId> ids = {};
+};
+
+// How likely is `scored` after `prompt`? Nothing is generated.
+struct ScoreRequest {
+  TextOrIds prompt;  // may be empty: then the first token of all is not scored
+  TextOrIds scored;
+  size_t likely_tokens = 0;  // others, beside each token
+};
+
 // Read the body of a request (JSON; not trusted). Fields that have no meaning here are ignored;
 // those that would change the answer in a way that is not offered are refused. Throw ApiError: 400
 // naming the field, 404 where `model` names another model than options.model_name.
 ChatCompletionRequest ParseChatCompletion(std::string_view body, const ServerOptions& options);
 TextCompletionRequest ParseTextCompletion(std::string_view body, const ServerOptions& options);
+// {"text": T} or {"prompt": P, "completion": C}: each a string or an array of token ids.
+ScoreRequest ParseScore(std::string_view body, const ServerOptions& options);
 
 }  // namespace kimi_k3::server

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct ServerOptions {
 
   float temperature = 1.0F;  // where a request has none
   float top_p = 0.95F;
+  std::optional<uint64_t> seed = {};  // unset: another one each time
 };
 
 }  // namespace kimi_k3

@@ -51,6 +51,28 @@ TEST(PlanCommand, WritesJsonWithMeasurements) {
   EXPECT_GE(json["prompt"]["seconds"].get<double>(), json["seconds_per_token"].get<double>());
 }
 
+TEST(PlanCommand, SaysWhatBatchesCostAndHowManyToRunAtOnce) {
+  PlanOptions options = OptionsFor("k3");
+  options.batch = 6;
+  options.json = true;
+  std::ostringstream out;
+  RunPlan(options, out);
+  const auto batch = nlohmann::json::parse(out.str())["batch"];
+  ASSERT_EQ(batch["choices"].size(), 4U);
+  EXPECT_EQ(batch["choices"][3]["sequences"], 6);
+  EXPECT_EQ(batch["recommended"], 6);
+  for (const auto& choice : batch["choices"]) {
+    EXPECT_GT(choice["tokens_per_second"].get<double>(), 0.0);
+    EXPECT_LE(choice["memory_bytes"].get<uint64_t>(), 200000000U);
+  }
+  options.json = false;
+  options.measure = false;
+  std::ostringstream table;
+  RunPlan(options, table);
+  EXPECT_THAT(table.str(), testing::HasSubstr("recommended: 6"));
+  EXPECT_THAT(table.str(), testing::Not(testing::HasSubstr("tokens/s")));
+}
+
 TEST(PlanCommand, FindsABudgetWhereNoneIsGiven) {
   PlanOptions options = OptionsFor("k3");
   options.engine.memory_bytes.reset();

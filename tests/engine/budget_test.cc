@@ -67,6 +67,32 @@ TEST_P(Budget, EveryBitIsTheSameForAllBudgetsReadersAndReadAheads) {
   }
 }
 
+TEST_P(Budget, ManyRowsReadEachExpertOnceHoweverFewSlotsThereAre) {
+  EngineOptions options = GoldenOptions(GetParam());
+  options.sequences = 8;
+  options.expert_cache_bytes = 0;
+  options.memory_bytes = LeastBudget(options) + 2'000'000;
+  Engine engine = Engine::Open(options);
+  if (engine.max_rows() < 8) GTEST_SKIP() << "no room for 8 rows";
+  const ModelConfig config = Checkpoint::Open(options.model_dir).config();
+  std::vector<Sequence> sequences;
+  for (size_t i = 0; i < 8; ++i) sequences.push_back(engine.NewSequence());
+  std::vector<float> logits(8 * engine.vocabulary());
+  for (TokenId token = 0; token < 3; ++token) {
+    const EngineCounters before = engine.counters();
+    std::vector<PassRow> rows;
+    for (size_t i = 0; i < 8; ++i) {
+      rows.push_back({&sequences[i], static_cast<TokenId>(3 * i) + token, true});
+    }
+    engine.Forward(rows, logits);
+    const EngineCounters after = engine.counters();
+    const uint64_t used =
+        after.expert_hits - before.expert_hits + after.expert_misses - before.expert_misses;
+    EXPECT_LE(used, config.moe_layers() * config.experts_present());
+    EXPECT_GE(used, config.moe_layers() * config.moe.experts_per_token);
+  }
+}
+
 TEST_P(Budget, WhereTheBudgetHoldsEverythingNoWeightIsReadTwice) {
   EngineOptions options = GoldenOptions(GetParam());
   options.memory_bytes = uint64_t{1} << 32;

@@ -94,6 +94,8 @@ class Scheduling : public testing::Test {
   void Start(size_t sequences, size_t most_waiting = 64, size_t prompt_chunk = 5) {
     EngineOptions options = GoldenOptions("k3", 64, prompt_chunk);
     options.sequences = sequences;
+    options.all_prompt_logits = true;
+    scheduler_.reset();
     engine_.emplace(Engine::Open(options));
     scheduler_.emplace(*engine_,
                        SchedulerOptions{.sequences = sequences, .most_waiting = most_waiting});
@@ -358,6 +360,146 @@ TEST_F(Scheduling, ProbabilitiesAreThoseOfTheLogits) {
   ASSERT_EQ(first.likely.size(), 3U);
   EXPECT_GE(first.likely[0].logprob, first.likely[1].logprob);
   EXPECT_GE(first.likely[0].logprob, first.logprob);
+}
+
+// Collects scores too.
+class ScoreCollector : public Collector {
+ public:
+  void Score(const ChosenToken& token) override { scores.push_back(token); }
+  std::vector<ChosenToken> scores;
+};
+
+// The scheduler of a part of the tests that scores.
+class Scores : public Scheduling {
+ protected:
+  // The logits of each position of `prompt`.
+  static std::vector<std::vector<float>> AllLogits(const std::vector<TokenId>& prompt) {
+    EngineOptions options = GoldenOptions("k3");
+    options.all_prompt_logits = true;
+    Engine engine = Engine::Open(options);
+    Sequence sequence = engine.NewSequence();
+    std::vector<std::vector<float>> rows;
+    Generate(engine, sequence, prompt,
+             {.max_tokens = 0,
+              .on_prompt_logits =
+                  [&](size_t, std::span<const float> row) {
+                    rows.emplace_back(row.begin(), row.end());
+                  }},
+             [](TokenId) { return true; });
+    return rows;
+  }
+
+  TextResult RunScored(const TextRequest& request) {
+    collector_ = std::make_shared<ScoreCollector>();
+    std::optional<Scheduler::Ticket> ticket = scheduler_->Submit(request, collector_);
+    return collector_->AwaitEnd();
+  }
+
+  // The scores are those of the logits, token by token.
+  void ExpectScoresOf(const std::vector<TokenId>& prompt, size_t from) {
+    const auto logits = AllLogits(prompt);
+    ASSERT_EQ(collector_->scores.size(), prompt.size() - from);
+    for (size_t i = from; i < prompt.size(); ++i) {
+      const ChosenToken& scored = collector_->scores[i - from];
+      EXPECT_EQ(scored.token, prompt[i]);
+      const std::vector<float>& row = logits[i - 1];
+      const auto logit = static_cast<double>(row[static_cast<size_t>(prompt[i])]);
+      EXPECT_EQ(scored.logprob, static_cast<float>(logit - LogSumExp(row))) << i;
+    }
+  }
+
+  std::shared_ptr<ScoreCollector> collector_;
+};
+
+TEST_F(Scores, AreThoseOfTheLogitsHoweverThePromptIsCut) {
+  const std::vector<TokenId> prompt = GoldenIds("k3", "prompt_ids");
+  for (const size_t chunk : {1, 5, 64}) {
+    Start(2, 64, chunk);
+    const TextResult result =
+        RunScored({.prompt = prompt, .max_tokens = 0, .likely_tokens = 2, .score_from = 1});
+    EXPECT_FALSE(result.error);
+    EXPECT_TRUE(result.tokens.empty());
+    ExpectScoresOf(prompt, 1);
+    EXPECT_EQ(collector_->scores.back().likely.size(), 2U);
+    EXPECT_EQ(scheduler_->status().scored_tokens, prompt.size() - 1);
+  }
+}
+
+TEST_F(Scores, MayComeBeforeAnAnswer) {
+  Start(1);
+  TextRequest request = RequestOf(4);
+  const std::vector<TokenId> alone = Alone(request);
+  request.score_from = 2;
+  EXPECT_EQ(RunScored(request).tokens, alone);
+  ExpectScoresOf(request.prompt, 2);
+}
+
+TEST_F(Scores, NeedTheRowsThatAHeldTextHasSeen) {
+  Start(1);
+  const TextRequest first = RequestOf(4);
+  TextRequest second = first;
+  const TextResult result = Run(first);
+  second.prompt.insert(second.prompt.end(), result.tokens.begin(), result.tokens.end());
+  second.max_tokens = 0;
+  // All of the text is held, but what is scored begins within it.
+  second.score_from = first.prompt.size();
+  EXPECT_EQ(RunScored(second).cached_tokens, 0U);
+  ExpectScoresOf(second.prompt, first.prompt.size());
+  EXPECT_THROW(
+      scheduler_->Submit({.prompt = {1, 2}, .score_from = 2}, std::make_shared<Collector>()),
+      Error);
+  EXPECT_THROW(
+      scheduler_->Submit({.prompt = {1, 2}, .score_from = 0}, std::make_shared<Collector>()),
+      Error);
+}
+
+TEST_F(Scheduling, ATextThatWasBegunGoesOnAsIfItHadNeverStopped) {
+  Start(2);
+  for (const size_t i : {3, 4}) {  // greedy and drawn
+    const std::vector<TokenId> whole = Alone(RequestOf(i));
+    for (const size_t begun : {size_t{1}, whole.size() - 1, whole.size()}) {
+      TextRequest request = RequestOf(i);
+      request.begun.assign(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(begun));
+      const auto collector = Submit(request);
+      const TextResult result = collector->AwaitEnd();
+      EXPECT_EQ(result.tokens, whole) << begun;
+      EXPECT_EQ(result.reason, StopReason::kMaxTokens);
+      // The consumer has had all of them, each once.
+      ASSERT_EQ(collector->chosen().size(), whole.size());
+      EXPECT_EQ(collector->chosen().back().token, whole.back());
+      EXPECT_EQ(tickets_.back().progress().generated, whole.size());
+    }
+  }
+  TextRequest wrong = RequestOf(3);
+  wrong.begun = {1};
+  wrong.likely_tokens = 1;
+  EXPECT_THROW(scheduler_->Submit(wrong, std::make_shared<Collector>()), Error);
+  wrong = RequestOf(3);
+  wrong.begun.assign(64, 1);
+  EXPECT_THROW(scheduler_->Submit(wrong, std::make_shared<Collector>()), Error);
+}
+
+TEST_F(Scheduling, ATextThatWasBegunAndHasNoRoomLeftIsFull) {
+  Start(1);
+  TextRequest request = RequestOf(4);
+  request.max_tokens = 1000;
+  const std::vector<TokenId> whole = Run(request).tokens;
+  request.begun = whole;
+  const TextResult result = Run(request);
+  EXPECT_EQ(result.reason, StopReason::kContextFull);
+  EXPECT_EQ(result.tokens, whole);
+}
+
+TEST_F(Scheduling, PromptsGoOnBesideManyAnswers) {
+  Start(4, 64, 4);
+  ASSERT_EQ(engine_->max_rows(), 4U);
+  TextRequest endless = RequestOf(0);
+  endless.max_tokens = 55;
+  for (size_t i = 0; i < 3; ++i) Submit(endless)->AwaitToken();
+  TextRequest longest = RequestOf(2);
+  longest.prompt.assign(20, 7);
+  longest.max_tokens = 1;
+  EXPECT_EQ(Submit(longest)->AwaitEnd().tokens, Alone(longest));
 }
 
 // Allows one token alone, and counts.

@@ -230,5 +230,16 @@ TEST(RandomIds, AreNeverTheSame) {
   EXPECT_EQ(ids.begin()->size(), 26U);
 }
 
+TEST(ScoreAnswer, KeepsEachScoreAndGeneratesNothing) {
+  ScoreAnswer answer;
+  answer.Score({.token = 5, .logprob = -1});
+  answer.Score({.token = 6, .logprob = -2});
+  const Outcome outcome = RunAnswer(answer, {}, StopReason::kMaxTokens);
+  ASSERT_EQ(outcome.whole.tokens.size(), 2U);
+  EXPECT_EQ(outcome.whole.tokens[1].token, 6);
+  EXPECT_EQ(outcome.end.finish_reason, FinishReason::kStop);
+  EXPECT_FALSE(answer.Take({.token = 5}));
+}
+
 }  // namespace
 }  // namespace kimi_k3::server

@@ -140,5 +140,28 @@ TEST(ApiJson, ErrorsInAStreamAreEvents) {
   EXPECT_EQ(Json::parse(events[0])["error"]["message"], "it\nbroke");
 }
 
+TEST(ApiJson, ScoresOfAText) {
+  AnswerHeader header = Header();
+  header.likely_tokens = 1;
+  const auto writer = MakeScoreWriter(Tiny(), header);
+  const AnswerPiece piece = {
+      .tokens = {{.token = 40, .logprob = -1.5F, .likely = {{41, -0.5F}}},
+                 {.token = 41, .logprob = -0.25F, .likely = {{41, -0.25F}}}}};
+  EXPECT_EQ(writer->FirstEvent(), "");
+  EXPECT_EQ(writer->Event(piece), "");
+  const Json score = Json::parse(writer->Whole({}));
+  EXPECT_EQ(score["object"], "score");
+  EXPECT_EQ(score["scored_tokens"], 2);
+  EXPECT_EQ(score["total_logprob"], -1.75);
+  EXPECT_EQ(score["logprobs"]["token_ids"], Json::parse("[40, 41]"));
+  EXPECT_EQ(score["logprobs"]["token_logprobs"], Json::parse("[-1.5, -0.25]"));
+  EXPECT_EQ(score["logprobs"]["tokens"][0], Tiny().TokenBytes(40));
+  EXPECT_EQ(score["logprobs"]["top_logprobs"][0][0]["logprob"], -0.5);
+  EXPECT_EQ(score["usage"]["prompt_tokens"], 10);
+  const auto events = EventsOf(writer->LastEvents({}));
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(Json::parse(events[0]), score);
+}
+
 }  // namespace
 }  // namespace kimi_k3::server

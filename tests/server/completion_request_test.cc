@@ -185,5 +185,44 @@ TEST(CompletionRequest, TextRequests) {
   EXPECT_EQ(RefusedFor(R"({"prompt": "a", "logprobs": 6})", false), "logprobs");
 }
 
+TEST(ScoreRequest, HasATextOrAPromptAndACompletion) {
+  const ScoreRequest text = ParseScore(R"({"text": "It is", "logprobs": 3})", Options());
+  EXPECT_TRUE(text.prompt.text.empty());
+  EXPECT_EQ(text.scored.text, "It is");
+  EXPECT_EQ(text.likely_tokens, 3U);
+  const ScoreRequest both =
+      ParseScore(R"({"prompt": [1, 2], "completion": "is", "model": "K3"})", Options());
+  EXPECT_EQ(both.prompt.ids, (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(both.scored.text, "is");
+  EXPECT_EQ(both.likely_tokens, 0U);
+}
+
+TEST(ScoreRequest, WhatMakesNoSenseIsRefusedByItsName) {
+  const auto refused = [](const char* body) {
+    try {
+      ParseScore(body, Options());
+    } catch (const ApiError& error) {
+      return error.param();
+    }
+    return std::string("taken");
+  };
+  EXPECT_EQ(refused(R"({})"), "prompt");
+  EXPECT_EQ(refused(R"({"prompt": "a"})"), "completion");
+  EXPECT_EQ(refused(R"({"prompt": "a", "completion": ""})"), "completion");
+  EXPECT_EQ(refused(R"({"prompt": "a", "completion": [1, "b"]})"), "completion");
+  EXPECT_EQ(refused(R"({"prompt": "a", "completion": 5})"), "completion");
+  EXPECT_EQ(refused(R"({"text": "a", "prompt": "b"})"), "prompt");
+  EXPECT_EQ(refused(R"({"text": "a", "logprobs": 21})"), "logprobs");
+  EXPECT_EQ(refused(R"({"text": "a", "model": "other"})"), "model");
+}
+
+TEST(CompletionRequest, ASeedThatNoneIsNamedForIsThatOfTheOptions) {
+  ServerOptions options = Options();
+  options.seed = 77;
+  EXPECT_EQ(ParseTextCompletion(R"({"prompt": "a"})", options).options.sampling.seed, 77U);
+  EXPECT_EQ(ParseTextCompletion(R"({"prompt": "a", "seed": 5})", options).options.sampling.seed,
+            5U);
+}
+
 }  // namespace
 }  // namespace kimi_k3::server

@@ -1,0 +1,177 @@
+// The batch command: a file of requests, answered together.
+#include "cli/batch_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "base/process_meter.h"
+#include "cli/batch_input.h"
+#include "cli/batch_journal.h"
+#include "cli/batch_output.h"
+#include "cli/batch_plan.h"
+#include "cli/batch_run.h"
+#include "cli/engine_flags.h"
+#include "cli/flag_group.h"
+#include "cli/interrupt.h"
+#include "cli/model_name.h"
+#include "cli/output.h"
+#include "engine/engine_plan.h"
+#include "engine/model_fingerprint.h"
+#include "kimi_k3/engine.h"
+#include "kimi_k3/sampling.h"
+#include "residency/memory_limits.h"
+
+namespace kimi_k3 {
+namespace {
+
+constexpr uint64_t kMostSequences = 65536;
+// A line as text and as objects, and what is made of it.
+constexpr uint64_t kCopiesOfALine = 16;
+constexpr uint64_t kOtherBytes = uint64_t{8} << 20;
+
+struct BatchOptions {
+  EngineOptions engine;
+  BatchRunOptions run;
+  std::optional<std::string> input, output, model_name;
+  size_t sequences = 0;  // 0: as RecommendedBatch has it
+  bool quiet = false;
+};
+
+void AddOptions(CLI::App& command, BatchOptions& options) {
+  FlagGroup group(command, "Batch");
+  group.Text("REQUESTS", "IN.jsonl", options.input,
+             "Requests, one a line, as OpenAI's batches have them");
+  group.Text("-o,--output", "FILE", options.output,
+             "Results, one a line; a file that is there already is gone on with");
+  group.Count("--parallel", "N", options.sequences,
+              "Requests computed together; without it as many as read least for a token", 1,
+              kMostSequences);
+  group.Text("--model-name", "NAME", options.model_name,
+             "What requests call the model; without it the folder's name");
+  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
+  FlagGroup generation(command, "Generation");
+  ServerOptions& defaults = options.run.defaults;
+  generation.Number("--temp", "T", defaults.temperature, "Temperature of requests that name none");
+  generation.Number("--top-p", "P", defaults.top_p, "Top-p of requests that name none");
+  generation.Count("--seed", "N", options.run.seed,
+                   "Seed that those of requests without one are made from, and their names");
+  generation.Count("--max-tokens", "N", defaults.most_answer_tokens,
+                   "Tokens of an answer at the most; 0: as many as the context has room for");
+  AddEngineFlags(command, options.engine);
+}
+
+void CheckOptions(const BatchOptions& options) {
+  if (options.engine.model_dir.empty()) {
+    Fail(ErrorKind::kUsage, "which model? Give the checkpoint's folder with -m DIR");
+  }
+  if (!options.input || options.input->empty()) {
+    Fail(ErrorKind::kUsage, "which requests? kimi_k3 batch IN.jsonl -o OUT.jsonl");
+  }
+  if (!options.output || options.output->empty()) {
+    Fail(ErrorKind::kUsage, "where should results go? Name a file with -o");
+  }
+  SamplingOptions sampling;
+  sampling.temperature = options.run.defaults.temperature;
+  sampling.top_p = options.run.defaults.top_p;
+  CheckSamplingOptions(sampling);
+}
+
+// All that answers depend on besides their requests.
+std::string SettingsOf(const BatchOptions& options, const Checkpoint& checkpoint) {
+  const ServerOptions& defaults = options.run.defaults;
+  return fmt::format(
+      "model {} cache {} context {} name {} temperature {} top-p {} seed {} tokens {}",
+      ModelFingerprint(checkpoint), static_cast<int>(options.engine.kv_cache),
+      options.engine.context, defaults.model_name, defaults.temperature, defaults.top_p,
+      options.run.seed, defaults.most_answer_tokens);
+}
+
+uint64_t ReservedBytes(const BatchInput& input) {
+  return kOtherBytes + kCopiesOfALine * input.longest_bytes();
+}
+
+// With as many sequences as are asked for; else as many as are recommended and, the process having
+// grown a little since, have room.
+Engine OpenEngine(BatchOptions& options, size_t recommended) {
+  size_t sequences = options.sequences != 0 ? options.sequences : recommended;
+  while (true) {
+    options.engine.sequences = sequences;
+    options.run.sequences = sequences;
+    try {
+      return Engine::Open(options.engine);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget || options.sequences != 0 || sequences == 1) throw;
+    }
+    --sequences;
+  }
+}
+
+size_t Recommend(const Checkpoint& checkpoint, const EngineOptions& options, size_t most) {
+  const std::optional<Tokenizer> tokenizer = LoadTokenizer(options, checkpoint.config());
+  const uint64_t resident = ReadProcessMeters().resident_bytes;
+  return RecommendedBatch(PlanBatches(checkpoint, options, resident, most)).sequences;
+}
+
+void TellWhatIsThere(const BatchInput& input, const BatchOutput& results,
+                     const BatchJournal& journal, Output& output) {
+  if (results.cut_bytes() > 0) {
+    output.Note(fmt::format("{}: a last line of {} that was not written to its end is cut off",
+                            results.path().string(), FormatByteSize(results.cut_bytes())));
+  }
+  if (results.results() == 0 && journal.begun() == 0) return;
+  output.Note(fmt::format("{}: {} of {} requests are done, {} begun", results.path().string(),
+                          results.results(), input.lines().size(), journal.begun()));
+}
+
+ExitCode RunBatch(BatchOptions& options) {
+  CheckOptions(options);
+  const InterruptGuard interrupts;
+  Output output(options.quiet);
+  options.run.defaults.model_name =
+      options.model_name.value_or(ModelNameOf(options.engine.model_dir));
+  std::optional<Checkpoint> checkpoint = OpenCheckpoint(options.engine);
+  options.engine = ResolveOptions(options.engine, checkpoint->config());
+  const BatchInput input(*options.input, SettingsOf(options, *checkpoint));
+  BatchOutput results(*options.output, input);
+  BatchJournal journal(input, results);
+  TellWhatIsThere(input, results, journal, output);
+  const size_t missing = input.lines().size() - results.results();
+  if (missing > 0) {
+    options.engine.reserved_bytes = ReservedBytes(input);
+    options.engine.all_prompt_logits = input.has_scores();
+    size_t recommended = 1;
+    if (options.sequences == 0) {
+      recommended = Recommend(*checkpoint, options.engine, std::min(missing, kUsualMostSequences));
+    }
+    checkpoint.reset();
+    Engine engine = OpenEngine(options, recommended);
+    output.Note(engine.Description());
+    output.Note(fmt::format("{} request{} to go, up to {} at once", missing,
+                            missing == 1 ? "" : "s", options.run.sequences));
+    BatchRun(engine, input, results, journal, options.run, output).Execute();
+  } else {
+    journal.Remove();
+  }
+  if (results.unanswered() == 0) return kExitDone;
+  output.Problem(fmt::format("{} of {} requests could not be answered; {} says why",
+                             results.unanswered(), input.lines().size(), results.path().string()));
+  return kExitRunFailed;
+}
+
+}  // namespace
+
+void AddBatchCommand(CLI::App& app, ExitCode& code) {
+  CLI::App* command = app.add_subcommand("batch", "Answer a file of requests, many at a time");
+  const auto options = std::make_shared<BatchOptions>();
+  AddOptions(*command, *options);
+  command->callback([options, &code] { code = RunBatch(*options); });
+}
+
+}  // namespace kimi_k3

@@ -1,0 +1,57 @@
+// What a batch has generated of answers that are not finished, so that a run that is killed loses
+// seconds and not nights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/batch_output.h"
+#include "kimi_k3/tokenizer.h"
+
+namespace kimi_k3 {
+
+// A file beside the results, OUT.begun, of lines {"id", "from", "tokens"}: tokens of one answer
+// from a place in it on. Whoever owns the results owns it too. Note may be called from any thread.
+class BatchJournal {
+ public:
+  // Takes up what is there for requests that `output` has no result of, and forgets the rest. A
+  // file that cannot be read is treated as none. Both must outlive it.
+  BatchJournal(const BatchInput& input, const BatchOutput& output);
+
+  // What an earlier run generated for line `index` of the input; given once.
+  std::vector<TokenId> TakeBegun(size_t index);
+  size_t begun() const { return begun_.size(); }  // answers
+
+  // Token `place` (from 0) of the answer to line `index` has been chosen.
+  void Note(size_t index, size_t place, TokenId token);
+  // Writes and syncs what was noted. Throws Error(kIo).
+  void Sync();
+  // The batch is done.
+  void Remove();
+
+ private:
+  struct Piece {
+    size_t from = 0;
+    std::vector<TokenId> tokens;
+  };
+  void ReadPieces();
+  void Take(std::string_view line);
+  void Rewrite() const;
+  std::string LineOf(size_t index, const Piece& piece) const;
+
+  const std::filesystem::path path_;
+  const BatchInput& input_;
+  const BatchOutput& output_;
+  std::map<size_t, std::vector<TokenId>> begun_;
+  UniqueFd fd_;
+  uint64_t bytes_ = 0;  // of the file
+  std::mutex mutex_;
+  std::map<size_t, Piece> noted_;
+};
+
+}  // namespace kimi_k3

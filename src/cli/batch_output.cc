@@ -1,0 +1,187 @@
+// The results of a batch: a file of JSON lines that only ever grows by whole, synced lines.
+#include "cli/batch_output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/line_scanner.h"
+#include "text/json_text.h"
+#include "text/json_value.h"
+
+namespace kimi_k3 {
+namespace {
+
+using text::JsonValue;
+
+// An answer with the probabilities of many tokens is long.
+constexpr uint64_t kMostResultBytes = uint64_t{1} << 30;
+
+std::string Reason() { return std::generic_category().message(errno); }
+
+std::string Quoted(std::string_view text) {
+  std::string quoted;
+  if (text.empty()) return "null";
+  text::AppendJsonString(text, quoted);
+  return quoted;
+}
+
+std::string LineStart(const BatchId& id) { return fmt::format("{{\"id\":\"{}\"", id.Name()); }
+
+UniqueFd OpenOutput(const std::filesystem::path& path, const UniqueFd& input) {
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (!fd.valid()) Fail(ErrorKind::kIo, "{}: cannot create: {}", path.string(), Reason());
+  struct stat own = {};
+  struct stat other = {};
+  if (fstat(fd.get(), &own) != 0 || !S_ISREG(own.st_mode)) {
+    Fail(ErrorKind::kIo, "{}: is no regular file", path.string());
+  }
+  if (fstat(input.get(), &other) == 0 && own.st_ino == other.st_ino && own.st_dev == other.st_dev) {
+    Fail(ErrorKind::kUsage, "-o,--output: {} is the file of the requests", path.string());
+  }
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    Fail(ErrorKind::kIo, "{}: another kimi_k3 is at work on this batch", path.string());
+  }
+  return fd;
+}
+
+void SyncFolderOf(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const UniqueFd directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid() || fsync(directory.get()) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot sync the folder: {}", folder.string(), Reason());
+  }
+}
+
+}  // namespace
+
+std::string BatchResultLine(const BatchId& id, std::string_view custom_id, int status,
+                            std::string_view body) {
+  return fmt::format(
+      "{},\"custom_id\":{},\"response\":{{\"status_code\":{},\"request_id\":\"req_{}\",\"body\":{}}"
+      "}"
+      ",\"error\":null}}\n",
+      LineStart(id), Quoted(custom_id), status, id.Hex(), body);
+}
+
+std::string BatchProblemLine(const BatchId& id, const BatchProblem& problem) {
+  return fmt::format(
+      "{},\"custom_id\":{},\"response\":null,\"error\":{{\"code\":{},\"message\":{}}}}}\n",
+      LineStart(id), Quoted(problem.custom_id), Quoted(problem.code), Quoted(problem.message));
+}
+
+BatchOutput::BatchOutput(std::filesystem::path path, const BatchInput& input)
+    : path_(std::move(path)),
+      input_(input),
+      fd_(OpenOutput(path_, input.file())),
+      has_(input.lines().size()) {
+  ReadResults();
+  SyncFolderOf(path_);
+}
+
+void BatchOutput::ReadResults() {
+  LineScanner scanner(fd_, path_, kMostResultBytes);
+  while (const std::optional<ScannedLine> line = scanner.Next()) {
+    if (!line->ended) {
+      CutTornLine(line->text);
+      return;
+    }
+    Take(line->text, line->number);
+    bytes_ = line->offset + line->bytes + 1;
+  }
+}
+
+// What a killed program or a lost power supply leaves is the beginning of a result, or zeros.
+void BatchOutput::CutTornLine(std::string_view torn) {
+  const std::string_view begin = "{\"id\":\"batch_req_";
+  const bool ours = torn.starts_with(begin) || begin.starts_with(torn) ||
+                    std::ranges::all_of(torn, [](char c) { return c == '\0'; });
+  if (!ours) {
+    Fail(ErrorKind::kUsage, "{}: is no file of results; name another (-o)", path_.string());
+  }
+  if (ftruncate(fd_.get(), static_cast<off_t>(bytes_)) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot cut off its torn last line: {}", path_.string(), Reason());
+  }
+  cut_bytes_ = torn.size();
+}
+
+void BatchOutput::Take(std::string_view line, uint64_t number) {
+  const text::JsonParseResult parsed = text::ParseJson(line);
+  const JsonValue* name = parsed.value ? parsed.value->Find("id") : nullptr;
+  const JsonValue* response = parsed.value ? parsed.value->Find("response") : nullptr;
+  const std::optional<BatchId> id =
+      name != nullptr && name->is_string() ? BatchId::FromName(name->string()) : std::nullopt;
+  if (!id || response == nullptr) {
+    Fail(ErrorKind::kUsage, "{}: line {} is no result of a batch; name another file (-o)",
+         path_.string(), number);
+  }
+  const std::optional<size_t> index = input_.Find(*id);
+  const JsonValue* status = response->Find("status_code");
+  if (index) {
+    const bool answered =
+        status != nullptr && status->is_number() && status->number().text == "200";
+    if (!has_[*index]) Count(*index, answered);
+    return;
+  }
+  if (response->is_null()) return;  // a line that was wrong and is no longer there
+  const JsonValue* custom_id = parsed.value->Find("custom_id");
+  const std::string whose =
+      custom_id != nullptr && custom_id->is_string() ? custom_id->string() : std::string();
+  if (input_.HasCustomId(whose)) {
+    Fail(ErrorKind::kUsage,
+         "{}: line {} answers \"{}\", but another request of that name, or with another model or "
+         "other flags than now; name another file (-o), or give what it was begun with",
+         path_.string(), number, whose);
+  }
+  Fail(ErrorKind::kUsage,
+       "{}: line {} answers \"{}\", which {} does not ask; name another file (-o)", path_.string(),
+       number, whose, input_.path().string());
+}
+
+void BatchOutput::Count(size_t index, bool answered) {
+  has_[index] = true;
+  ++results_;
+  if (!answered) ++unanswered_;
+}
+
+void BatchOutput::Add(size_t index, std::string line, bool answered) {
+  waiting_ += line;
+  Count(index, answered);
+}
+
+void BatchOutput::Sync() {
+  size_t written = 0;
+  while (written < waiting_.size()) {
+    const ssize_t n = pwrite(fd_.get(), waiting_.data() + written, waiting_.size() - written,
+                             static_cast<off_t>(bytes_ + written));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    written += static_cast<size_t>(n);
+  }
+  std::string failure = written == waiting_.size() ? "" : "cannot write: " + Reason();
+  if (!failure.empty()) {
+    // A line that has no room is not there at all; what cannot be cut off now is cut off later.
+    written = written == 0 ? 0 : waiting_.rfind('\n', written - 1) + 1;
+    if (ftruncate(fd_.get(), static_cast<off_t>(bytes_ + written)) != 0) failure += ", nor cut";
+  }
+  if (written > 0 && fdatasync(fd_.get()) != 0 && failure.empty()) {
+    failure = "cannot sync: " + Reason();
+  }
+  if (!failure.empty()) {
+    Fail(ErrorKind::kIo, "{}: {}; the results in it are whole, and the same command goes on",
+         path_.string(), failure);
+  }
+  bytes_ += written;
+  waiting_.clear();
+}
+
+}  // namespace kimi_k3

@@ -1,0 +1,60 @@
+// The results of a batch: a file of JSON lines that only ever grows by whole, synced lines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/batch_input.h"
+
+namespace kimi_k3 {
+
+// One result as OpenAI's batch interface has it, with its line feed. custom_id: empty for none.
+// body: a JSON text on one line.
+std::string BatchResultLine(const BatchId& id, std::string_view custom_id, int status,
+                            std::string_view body);
+// The result of a line that is no request.
+std::string BatchProblemLine(const BatchId& id, const BatchProblem& problem);
+
+// Owns the file while it lives: another program that opens it is refused. One thread at a time.
+class BatchOutput {
+ public:
+  // Makes the file, or takes up the one that is there: cuts off a last line that was not written to
+  // its end, and refuses (Error(kUsage)) a file with anything but results of these requests. Throws
+  // Error(kIo) where it cannot be read or written or another program has it. input must outlive it.
+  BatchOutput(std::filesystem::path path, const BatchInput& input);
+
+  const std::filesystem::path& path() const { return path_; }
+  bool has(size_t index) const { return has_[index]; }  // a result of that line of the input
+  size_t results() const { return results_; }           // of lines of the input
+  size_t unanswered() const { return unanswered_; }     // of these, with another status than 200
+  uint64_t cut_bytes() const { return cut_bytes_; }     // of a torn line
+
+  // A result of line `index`, to be written.
+  void Add(size_t index, std::string line, bool answered);
+  // Writes and syncs what was added. Throws Error(kIo): what is in the file is whole even then, and
+  // what was not written is still to be had by a later run.
+  void Sync();
+
+ private:
+  void ReadResults();
+  void Take(std::string_view line, uint64_t number);
+  void CutTornLine(std::string_view torn);
+  void Count(size_t index, bool answered);
+
+  const std::filesystem::path path_;
+  const BatchInput& input_;
+  UniqueFd fd_;
+  std::vector<bool> has_;
+  size_t results_ = 0;
+  size_t unanswered_ = 0;
+  uint64_t bytes_ = 0;  // whole lines in the file
+  uint64_t cut_bytes_ = 0;
+  std::string waiting_;
+};
+
+}  // namespace kimi_k3

@@ -1,0 +1,42 @@
+// How many sequences should share a pass: memory, bytes and time by their number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/plan_estimate.h"
+#include "kimi_k3/engine.h"
+#include "residency/memory_plan.h"
+
+namespace kimi_k3 {
+
+// The most that are planned for where nobody says how many: beyond it multiplying takes the time.
+inline constexpr size_t kUsualMostSequences = 64;
+
+// A plan for so many sequences, one row of each in a pass.
+struct BatchChoice {
+  size_t sequences = 1;
+  MemoryPlan plan;
+  uint64_t state_bytes = 0;      // of all sequences
+  uint64_t bytes_per_pass = 0;   // read, with the head; experts that several rows share once
+  uint64_t bytes_per_token = 0;  // a token is one row of a pass
+};
+
+// For 1, 2, 4 ... sequences and for `most`, as far as the budget of the (resolved) options has room
+// for them; where it does not for all, the most that it has room for is the last. resident_bytes:
+// as MakePlanRequest has it. Throws Error(kBudget) where there is none for one.
+std::vector<BatchChoice> PlanBatches(const Checkpoint& checkpoint, const EngineOptions& options,
+                                     uint64_t resident_bytes, size_t most);
+
+// The one that reads least for a token; of equal ones the one with the most sequences.
+const BatchChoice& RecommendedBatch(std::span<const BatchChoice> choices);
+
+// Tokens of all sequences together, by a speed that was measured.
+double TokensPerSecond(const Checkpoint& checkpoint, const BatchChoice& choice,
+                       const PlanEstimate& estimate);
+
+}  // namespace kimi_k3

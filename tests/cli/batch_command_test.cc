@@ -1,0 +1,229 @@
+// The batch command as its users run it: killed, interrupted, on a full disk, beside another.
+#include "cli/batch_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "cli/batch_files.h"
+#include "cli/program.h"
+
+namespace kimi_k3 {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+class BatchCommand : public testing::Test {
+ protected:
+  std::vector<std::string> Arguments(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"batch", in_, "-o",         out_, "-m", TinyModel(),
+                                          "-t",    "1", "--parallel", "4",  "-c", "512"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  ProgramResult Run(std::vector<std::string> more = {}) const {
+    return RunProgram(Arguments(more));
+  }
+
+  // Requests of every kind, greedy and drawn.
+  static std::string Requests(size_t count, size_t tokens) {
+    std::string requests;
+    for (size_t i = 0; i < count; ++i) {
+      const std::string name = "r" + std::to_string(i);
+      if (i % 5 == 4) {
+        requests += R"({"custom_id": ")" + name +
+                    R"(", "method": "POST", "url": "/v1/score", "body": {"text": "It is a truth"}})"
+                    "\n";
+        continue;
+      }
+      Json body = {{"prompt", std::string("And the LORD said unto ").substr(0, 4 + i % 19)},
+                   {"max_tokens", tokens + i % 7},
+                   {"ignore_eos", true}};
+      if (i % 2 == 0) body["temperature"] = 0;
+      requests += TextLine(name, body.dump());
+    }
+    return requests;
+  }
+
+  // The results in the order of their text: all of a whole job, and none of them twice.
+  static std::vector<std::string> Sorted(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    std::ranges::sort(lines);
+    return lines;
+  }
+  // Of an uninterrupted run.
+  std::vector<std::string> Expected() const {
+    const std::string other = folder_ / "expected.jsonl";
+    std::vector<std::string> arguments = Arguments();
+    arguments[3] = other;
+    EXPECT_EQ(RunProgram(arguments).exit_code, 0);
+    return Sorted(ReadFile(other));
+  }
+
+  TemporaryFolder folder_;
+  const std::string in_ = folder_ / "in.jsonl";
+  const std::string out_ = folder_ / "out.jsonl";
+};
+
+TEST_F(BatchCommand, AnswersAsARunDoes) {
+  WriteText(in_,
+            TextLine("seeded", R"({"prompt": "It is", "temperature": 0.8, "top_p": 0.9,)"
+                               R"( "seed": 3, "max_tokens": 20})") +
+                R"({"custom_id": "chat", "method": "POST", "url": "/v1/chat/completions",)"
+                R"( "body": {"messages": [{"role": "user", "content": "What is Genesis 1:1?"}],)"
+                R"( "temperature": 0}})"
+                "\n");
+  const ProgramResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("2 requests: 2 now, 0 before, 0 not answered"));
+  for (const std::string& line : Sorted(ReadFile(out_))) {
+    const Json answer = Json::parse(line);
+    const Json& choice = answer["response"]["body"]["choices"][0];
+    if (answer["custom_id"] == "chat") {
+      EXPECT_EQ(choice["message"]["content"],
+                "In the beginning God created the heaven and the earth.");
+      continue;
+    }
+    const ProgramResult alone =
+        RunProgram({"-m", TinyModel(), "--raw", "-p", "It is", "-n", "20", "--temp", "0.8",
+                    "--top-p", "0.9", "--seed", "3", "-q"});
+    EXPECT_EQ(choice["text"].get<std::string>() + "\n", alone.out);
+  }
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".begun"));
+}
+
+TEST_F(BatchCommand, KilledAtAnyMomentItLosesNothingAndDoesNothingTwice) {
+  WriteText(in_, Requests(24, 60));
+  const std::vector<std::string> expected = Expected();
+  std::mt19937 random(11);
+  for (int killed = 0; killed < 5; ++killed) {
+    Program program(ProgramCommand(Arguments()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 + random() % 300));
+    program.Signal(SIGKILL);
+    program.Finish();
+    if (!std::filesystem::exists(out_)) continue;
+    // Whatever is there is whole but for a last line, and part of what is expected.
+    const std::string text = ReadFile(out_);
+    for (const std::string& line : Sorted(text.substr(0, text.rfind('\n') + 1))) {
+      EXPECT_TRUE(std::ranges::binary_search(expected, line)) << line;
+    }
+  }
+  // As if power had gone in the middle of a write.
+  WriteText(out_, ReadFile(out_) + R"({"id":"batch_req_12)");
+  const ProgramResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cut off"));
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".begun"));
+  EXPECT_EQ(Run().exit_code, 0);
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+}
+
+TEST_F(BatchCommand, InterruptedItStopsInOrderAndGoesOnWithWhatWasBegun) {
+  WriteText(in_, Requests(9, 100));
+  const std::vector<std::string> expected = Expected();
+  Program program(ProgramCommand(Arguments()));
+  program.AwaitError("9 requests to go");
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  program.Signal(SIGINT);
+  const ProgramResult stopped = program.Finish();
+  if (stopped.exit_code != 0) {  // it may have been done by then
+    EXPECT_EQ(stopped.exit_code, 130);
+    EXPECT_THAT(stopped.err, HasSubstr("the same command goes on"));
+    EXPECT_TRUE(std::filesystem::exists(out_ + ".begun"));
+  }
+  EXPECT_EQ(Run().exit_code, 0);
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+}
+
+TEST_F(BatchCommand, OnAFullDiskItKeepsWhatIsWholeAndGoesOnLater) {
+  WriteText(in_, Requests(20, 3));
+  const std::vector<std::string> expected = Expected();
+  std::string command = "ulimit -f 8; exec";
+  for (const std::string& word : ProgramCommand(Arguments())) command += " '" + word + "'";
+  const ProgramResult full = Program({"/bin/bash", "-c", command}).Finish();
+  EXPECT_EQ(full.exit_code, 5) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("out.jsonl"));
+  const std::string text = ReadFile(out_);
+  EXPECT_TRUE(text.ends_with("\n"));
+  EXPECT_LE(text.size(), 8192U);
+  EXPECT_EQ(Run().exit_code, 0);
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+}
+
+TEST_F(BatchCommand, ResultsOfSomethingElseAreRefused) {
+  WriteText(in_, Requests(2, 2));
+  ASSERT_EQ(Run().exit_code, 0);
+  const std::string text = ReadFile(out_);
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--temp", "0.5"}, {"--seed", "1"}, {"--kv-cache-quant", "bf16"}}) {
+    const ProgramResult result = Run(other);
+    EXPECT_EQ(result.exit_code, 2) << other[0];
+    EXPECT_THAT(result.err, HasSubstr("other flags"));
+  }
+  WriteText(in_, TextLine("other", R"({"prompt": "a"})"));
+  EXPECT_THAT(Run().err, HasSubstr("does not ask"));
+  EXPECT_EQ(ReadFile(out_), text);
+  // Other machinery gives the same answers.
+  WriteText(in_, Requests(2, 2));
+  EXPECT_EQ(Run({"--memory", "200M", "--io", "buffered", "--prompt-chunk", "3"}).exit_code, 0);
+}
+
+TEST_F(BatchCommand, ABrokenLineIsToldOfByItsNumberAndInTheExitCode) {
+  WriteText(in_, Requests(1, 2) + "\nnot json\n" + Requests(1, 2));
+  for (int run = 0; run < 2; ++run) {
+    const ProgramResult result = Run();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("2 of 3 requests could not be answered"));
+    EXPECT_EQ(result.err.find("line 3: is not valid JSON") != std::string::npos, run == 0)
+        << result.err;
+    EXPECT_EQ(Sorted(ReadFile(out_)).size(), 3U);
+  }
+}
+
+TEST_F(BatchCommand, TwoAtOnceAreRefused) {
+  WriteText(in_, Requests(4, 100));
+  Program first(ProgramCommand(Arguments()));
+  first.AwaitError("to go");
+  const ProgramResult second = Run();
+  EXPECT_EQ(second.exit_code, 5);
+  EXPECT_THAT(second.err, HasSubstr("another kimi_k3"));
+  EXPECT_EQ(first.Finish().exit_code, 0);
+}
+
+TEST_F(BatchCommand, WhatMakesNoSenseIsRefused) {
+  EXPECT_EQ(RunProgram({"batch"}).exit_code, 2);
+  EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), "-o", out_}).exit_code, 2);
+  WriteText(in_, "");
+  EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_}).exit_code, 2);
+  EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_, "-o", in_}).exit_code, 2);
+  EXPECT_EQ(Run({"--temp", "-1"}).exit_code, 2);
+  EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_ + "none", "-o", out_}).exit_code, 5);
+  const ProgramResult empty = Run();
+  EXPECT_EQ(empty.exit_code, 0) << empty.err;
+  EXPECT_EQ(ReadFile(out_), "");
+}
+
+TEST_F(BatchCommand, ShowsWhereItStandsOnATerminal) {
+  WriteText(in_, Requests(12, 100));
+  ProgramOptions options;
+  options.streams = Streams::kErrorTerminal;
+  options.columns = 200;
+  std::vector<std::string> arguments = Arguments();
+  arguments[9] = "2";
+  const ProgramResult result = RunProgram(arguments, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("of 12 requests done, "));
+  EXPECT_THAT(result.err, HasSubstr("tokens/s, "));
+}
+
+}  // namespace
+}  // namespace kimi_k3

@@ -17,6 +17,7 @@
 #include "base/process_meter.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/bench_report.h"
+#include "cli/engine_flags.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
@@ -169,6 +170,15 @@ Json MeasureParts(const BenchOptions& options, const Checkpoint& checkpoint, std
           {"products", std::move(products)}};
 }
 
+// What was opened, in one line, but for the budget: a report has several.
+std::string WithoutBudget(const Engine& engine) {
+  std::string text = engine.Description();
+  const std::string budget =
+      fmt::format("budget {}; ", FormatByteSize(engine.memory_budget_bytes()));
+  const size_t at = text.find(budget);
+  return at == std::string::npos ? text : text.erase(at, budget.size());
+}
+
 Json Measure(const BenchOptions& options, std::ostream& notes) {
   const InterruptGuard guard;
   std::optional<Checkpoint> checkpoint = OpenCheckpoint(options.engine);
@@ -181,7 +191,7 @@ Json Measure(const BenchOptions& options, std::ostream& notes) {
     InterruptGuard::Check();
     Engine engine = Engine::Open(engine_options);
     const EngineInterrupt interrupt(engine);
-    if (model.empty()) model = engine.Description();
+    if (model.empty()) model = WithoutBudget(engine);
     runs.push_back(BudgetBench(options, engine, notes).Run());
   }
   Json report = {{"model", model}};
@@ -219,7 +229,7 @@ void AddOptions(CLI::App& command, BenchOptions& options) {
               [&options](const std::string& text) {
                 std::istringstream parts(text);
                 for (std::string part; std::getline(parts, part, ',');) {
-                  options.budgets.push_back(ParseByteSize(part));
+                  options.budgets.push_back(ReadSizeFlag("--memory", part));
                 }
               });
   group.Value("--prompts", "N,...", "Lengths of prompts to try (default: 1,16,64,256)",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/aligned_buffer.h"
 #include "kernels/latent_attention.h"
 
 namespace kimi_k3 {

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/aligned_buffer.h"
 #include "checkpoint/model_config.h"
 #include "model/linear.h"
+#include "residency/page_buffer.h"
 
 namespace kimi_k3 {
 
@@ -41,7 +41,7 @@ class Workspace {
 
   size_t max_rows_;
   size_t hidden_;
-  AlignedBuffer<float> residual_, mixed_, normed_, output_, blocks_, scratch_;
+  PagedArray<float> residual_, mixed_, normed_, output_, blocks_, scratch_;
   size_t taken_ = 0;
 };
 

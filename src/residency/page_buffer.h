@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 namespace kimi_k3 {
@@ -29,6 +30,27 @@ class PageBuffer {
  private:
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+};
+
+// `size` numbers, zero at first, on huge pages where they fill some. Move-only.
+template <typename T>
+class PagedArray {
+ public:
+  PagedArray() = default;
+  // Throws as PageBuffer.
+  explicit PagedArray(size_t size)
+      : buffer_(size * sizeof(T), size * sizeof(T) < kLeastHugeBytes ? PageBuffer::Pages::kSmall
+                                                                     : PageBuffer::Pages::kHuge),
+        size_(size) {}
+
+  T* data() const { return reinterpret_cast<T*>(buffer_.data()); }
+  size_t size() const { return size_; }
+  std::span<T> span() const { return {data(), size_}; }
+
+ private:
+  static constexpr size_t kLeastHugeBytes = size_t{4} << 20;
+  PageBuffer buffer_;
+  size_t size_ = 0;
 };
 
 }  // namespace kimi_k3

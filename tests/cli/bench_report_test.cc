@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace kimi_k3 {
 namespace {
@@ -31,7 +33,7 @@ Json Report() {
 
 TEST(BenchReport, ShowsEachFigureBesideItsLimit) {
   const std::string text = FormatBenchReport(Report());
-  EXPECT_THAT(text, HasSubstr("2.00 GB/s (direct reads)"));
+  EXPECT_THAT(text, HasSubstr("2.00 GB/s at best (direct reads)"));
   EXPECT_THAT(text, HasSubstr("80 %"));
   EXPECT_THAT(text, HasSubstr("0.25"));
   EXPECT_THAT(text, HasSubstr("75 %"));
@@ -56,6 +58,25 @@ TEST(BenchReport, DrawsRunsWithoutPrompts) {
   EXPECT_THAT(DrawBenchReport(report), testing::Not(HasSubstr("length of the prompt")));
 }
 
+TEST(BenchReport, TakesTheBestThatTheDriveWasSeenToGiveForItsLimit) {
+  Json report = Report();
+  report["runs"][0]["drive_bytes_per_second"] = 2.5e9;
+  EXPECT_THAT(FormatBenchReport(report), HasSubstr("2.50 GB/s at best"));
+}
+
+TEST(BenchReport, DrawsPromptsOnAnAxisOfDecades) {
+  const std::string svg = DrawBenchReport(Report());  // 0.5 and 4 seconds a position
+  for (const char* line : {">0.1<", ">1<", ">10<"}) EXPECT_THAT(svg, HasSubstr(line));
+}
+
+TEST(BenchReport, DrawsPromptsThatAllTakeTheSame) {
+  Json report = Report();
+  report["runs"][0]["prompts"] = {{{"tokens", 1}, {"seconds", 10}}};
+  const std::string svg = DrawBenchReport(report);
+  EXPECT_THAT(svg, HasSubstr("length of the prompt"));
+  EXPECT_THAT(svg, testing::Not(HasSubstr("nan")));
+}
+
 TEST(BenchReport, RefusesWhatIsNoReport) {
   for (const char* name : {"model", "drive", "memory", "processor", "products", "runs"}) {
     Json report = Report();
@@ -75,6 +96,20 @@ TEST(BenchReport, RefusesWhatIsNoReport) {
   Json report = Report();
   report["runs"] = Json::array();
   EXPECT_THROW(DrawBenchReport(report), Error);
+}
+
+TEST(BenchReport, ThePlotsOfTheDocumentationAreOfTheirRecords) {
+  size_t plots = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(KIMI_K3_SOURCE_DIR "/docs/performance")) {
+    std::filesystem::path path = entry.path();
+    if (path.extension() != ".json") continue;
+    const Json report = Json::parse(ReadWholeFile(path, 1 << 20));
+    EXPECT_EQ(DrawBenchReport(report), ReadWholeFile(path.replace_extension(".svg"), 1 << 20))
+        << path << ": draw it again with bench/plots.sh";
+    ++plots;
+  }
+  EXPECT_GT(plots, 0U);
 }
 
 }  // namespace

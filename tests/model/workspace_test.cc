@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "base/aligned_buffer.h"
 #include "model/test_model.h"
 
 namespace kimi_k3 {

@@ -36,6 +36,18 @@ TEST(PageBuffer, IsGivenBackWhenReleased) {
   EXPECT_LT(ReadProcessMeters().resident_bytes, before + kBytes / 2);
 }
 
+TEST(PagedArray, HoldsNumbersThatAreZeroAtFirst) {
+  for (const size_t size : {size_t{0}, size_t{3}, size_t{5} << 20}) {
+    PagedArray<float> array(size);
+    ASSERT_EQ(array.span().size(), size);
+    for (size_t i = 0; i < size; i += 4096) EXPECT_EQ(array.span()[i], 0.0F);
+    if (size == 0) continue;
+    array.span()[size - 1] = 2.0F;
+    const PagedArray<float> moved = std::move(array);
+    EXPECT_EQ(moved.data()[size - 1], 2.0F);
+  }
+}
+
 TEST(PageBuffer, RefusesWhatTheSystemDoesNotHave) {
   EXPECT_THROW(PageBuffer(size_t{1} << 60), Error);
 }

@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 quick=false
 [ "${1:-}" = --quick ] && quick=true
 scripts/setup.sh python3 python3-numpy
+# For tests that are skipped without them.
+scripts/setup.sh python3-venv chromium chromium-driver || true
 $quick || scripts/setup.sh clang-14 libclang-rt-14-dev
 
 say() { printf '\n== %s\n' "$*"; }

@@ -67,6 +67,7 @@ struct ChatRequest {
   bool thinking = true;
   std::optional<ThinkingEffort> effort = ThinkingEffort::kMax;  // nothing: not mentioned
   ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool_name;  // with kRequired: the one function to be called; never rendered
   ResponseFormat response_format = ResponseFormat::kText;
   std::string json_schema;  // JSON text, with kJsonSchema
   bool add_generation_prompt = true;

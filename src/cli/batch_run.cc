@@ -58,6 +58,7 @@ BatchRun::BatchRun(Engine& engine, const BatchInput& input, BatchOutput& results
       journal_(journal),
       options_(options),
       output_(output),
+      constraints_(engine.tokenizer()),
       bytes_before_(engine.counters().bytes_read()),
       results_before_(results.results()),
       // As many again wait, so that one that is free is taken at once.
@@ -125,7 +126,7 @@ server::PreparedAnswer BatchRun::Prepare(size_t index, const BatchRequest& reque
   switch (request.kind) {
     case BatchKind::kChat:
       return server::PrepareChatAnswer(
-          tokenizer, server::ParseChatCompletion(request.body, defaults), origin, {});
+          tokenizer, constraints_, server::ParseChatCompletion(request.body, defaults), origin, {});
     case BatchKind::kText:
       return server::PrepareTextAnswer(tokenizer,
                                        server::ParseTextCompletion(request.body, defaults), origin);

@@ -13,6 +13,7 @@
 #include "cli/batch_output.h"
 #include "cli/batch_text.h"
 #include "cli/output.h"
+#include "kimi_k3/constraint.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/scheduler.h"
 #include "server/server_options.h"
@@ -68,6 +69,7 @@ class BatchRun {
   Output& output_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point kept_ = Clock::now();
+  const ConstraintMaker constraints_;
   const uint64_t bytes_before_;
   const size_t results_before_;
   FinishedTexts finished_;

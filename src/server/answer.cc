@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <random>
 #include <utility>
 
@@ -64,13 +63,7 @@ ChatAnswer::ChatAnswer(const Tokenizer& tokenizer, ChatAnswerOptions options)
       filter_(options_.stop) {}
 
 void ChatAnswer::Constrain(std::span<float> logits) {
-  if (options_.constraint == nullptr || in_tag_ || parser_.channel() != Channel::kResponse) return;
-  // A whole value may be followed by the end of the channel, and by that alone where nothing else
-  // is allowed.
-  float& close = logits[static_cast<size_t>(tokenizer_.control_tokens().close)];
-  const float close_logit = close;
-  options_.constraint->MaskLogits(logits);
-  close = options_.constraint->Complete() ? close_logit : -std::numeric_limits<float>::infinity();
+  if (options_.constraint != nullptr) options_.constraint->MaskLogits(logits);
 }
 
 bool ChatAnswer::Take(const ChosenToken& token) {
@@ -82,15 +75,14 @@ bool ChatAnswer::Take(const ChosenToken& token) {
   const bool is_content =
       before == Channel::kResponse && !in_tag_ && token.token < tokenizer_.first_special_id();
   if (token.token == control.sep) in_tag_ = false;
-  const bool constrained = options_.constraint != nullptr && before == Channel::kResponse;
-  if (constrained && is_content) options_.constraint->Accept(token.token);
+  if (options_.constraint != nullptr) options_.constraint->Accept(token.token);
   AnswerPiece piece;
   const bool called = Sort(parser_.Append(token.token), piece);
   if (options_.probabilities && is_content) piece.tokens.push_back(token);
   if (!piece.empty()) queue_.Push(std::move(piece));
   if (called && !options_.parallel_tool_calls) return false;
-  // What follows the value is known, and need not be computed.
-  if (constrained && begins_tag) return false;
+  // What follows is known, and need not be computed.
+  if (options_.constraint != nullptr && options_.constraint->Ended()) return false;
   return !filter_.stopped() && !parser_.ended();
 }
 

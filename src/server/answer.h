@@ -80,7 +80,7 @@ struct ChatAnswerOptions {
   bool tools_allowed = true;           // calls are reported; else dropped
   bool parallel_tool_calls = true;
   bool probabilities = false;                         // tokens are part of the pieces
-  std::shared_ptr<OutputConstraint> constraint = {};  // of the content; null: none
+  std::shared_ptr<OutputConstraint> constraint = {};  // of the turn; null: none
   // Called at the end with the turn as it may come back, unless it was changed on its way to the
   // client (by a stop text, or calls that were dropped) or failed.
   std::function<void(GeneratedTurn)> on_turn = {};

@@ -77,7 +77,8 @@ Api::Api(const Tokenizer& tokenizer, size_t context, Scheduler& scheduler, Metri
       metrics_(metrics),
       options_(options),
       created_(std::time(nullptr)),
-      turns_(kMostTurns) {}
+      turns_(kMostTurns),
+      constraints_(tokenizer) {}
 
 std::string Api::MetricPath(const std::string& path) {
   const EndPoint* end_point = FindEndPoint(path);
@@ -196,7 +197,8 @@ PreparedAnswer Api::PrepareChat(const std::string& body) {
   if (!parsed.chat.messages.back().partial) {
     remember = [this, key](GeneratedTurn turn) { turns_.Remember(key, std::move(turn)); };
   }
-  return PrepareChatAnswer(tokenizer_, parsed, OriginOf("chatcmpl-"), std::move(remember));
+  return PrepareChatAnswer(tokenizer_, constraints_, parsed, OriginOf("chatcmpl-"),
+                           std::move(remember));
 }
 
 PreparedAnswer Api::PrepareText(const std::string& body) {

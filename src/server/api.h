@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "kimi_k3/constraint.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/scheduler.h"
 #include "server/api_json.h"
@@ -70,6 +71,7 @@ class Api {
   const ServerOptions& options_;
   const int64_t created_;
   TurnMemory turns_;
+  const ConstraintMaker constraints_;
   std::mutex parsing_;  // one body at a time becomes objects, which are many times its size
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> answering_{0};

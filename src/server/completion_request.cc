@@ -119,12 +119,6 @@ CompletionOptions ParseOptions(const JsonValue& root, const ServerOptions& optio
   return parsed;
 }
 
-// The name of the field that a message "field: what is wrong" is about.
-std::string FieldOf(std::string_view message) {
-  const std::string_view field = message.substr(0, message.find(':'));
-  return field.find(' ') == std::string_view::npos ? std::string(field) : std::string();
-}
-
 ChatRequest ParseChat(std::string_view body) {
   try {
     return ParseChatRequest(body);
@@ -150,9 +144,6 @@ void CheckChat(const ChatRequest& chat) {
   const bool has_tools = !chat.tools.empty() && chat.tools != "[]";
   if (chat.tool_choice == ToolChoice::kRequired && !has_tools) {
     RefuseField("tool_choice", "\"required\" needs tools, and there are none");
-  }
-  if (chat.response_format != ResponseFormat::kText) {
-    RefuseField("response_format", "only {{\"type\": \"text\"}} is offered");
   }
   for (size_t i = 0; i < chat.messages.size(); ++i) {
     for (const ContentPart& part : chat.messages[i].content) {
@@ -217,6 +208,11 @@ TextOrIds ParseTextOrIds(const JsonValue& root, const char* field) {
 }
 
 }  // namespace
+
+std::string FieldOf(std::string_view message) {
+  const std::string_view field = message.substr(0, message.find(':'));
+  return field.find(' ') == std::string_view::npos ? std::string(field) : std::string();
+}
 
 ChatCompletionRequest ParseChatCompletion(std::string_view body, const ServerOptions& options) {
   const JsonValue root = ParseObject(body);

@@ -52,6 +52,9 @@ struct ScoreRequest {
   size_t likely_tokens = 0;  // others, beside each token
 };
 
+// The name of the field that a message "field: what is wrong" is about; empty where it names none.
+std::string FieldOf(std::string_view message);
+
 // Read the body of a request (JSON; not trusted). Fields that have no meaning here are ignored;
 // those that would change the answer in a way that is not offered are refused. Throw ApiError: 400
 // naming the field, 404 where `model` names another model than options.model_name.

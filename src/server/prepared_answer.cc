@@ -43,10 +43,21 @@ RenderedChat Render(const Tokenizer& tokenizer, const ChatRequest& chat) {
   }
 }
 
+// Null where the request does not limit the answer.
+std::shared_ptr<OutputConstraint> ConstraintOf(const ConstraintMaker& constraints,
+                                               const ChatRequest& chat, Channel start) {
+  try {
+    return constraints.ForTurn(chat, start);
+  } catch (const Error& error) {
+    throw ApiError(400, "invalid_value", FieldOf(error.what()), error.what());
+  }
+}
+
 }  // namespace
 
-PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ChatCompletionRequest& request,
-                                 AnswerOrigin origin, std::function<void(GeneratedTurn)> on_turn) {
+PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ConstraintMaker& constraints,
+                                 const ChatCompletionRequest& request, AnswerOrigin origin,
+                                 std::function<void(GeneratedTurn)> on_turn) {
   RenderedChat chat = Render(tokenizer, request.chat);
   CheckPrompt(chat.ids, origin.most_prompt_tokens);
   const CompletionOptions& options = request.options;
@@ -57,13 +68,14 @@ PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ChatCompletio
                       .sampling = options.sampling,
                       .likely_tokens = options.likely_tokens};
   prepared.answer = std::make_shared<ChatAnswer>(
-      tokenizer, ChatAnswerOptions{.start = chat.start,
-                                   .stop = options.stop,
-                                   .tools_allowed = request.tools_allowed,
-                                   .parallel_tool_calls = request.parallel_tool_calls,
-                                   .probabilities = options.likely_tokens.has_value(),
-                                   .constraint = nullptr,
-                                   .on_turn = std::move(on_turn)});
+      tokenizer,
+      ChatAnswerOptions{.start = chat.start,
+                        .stop = options.stop,
+                        .tools_allowed = request.tools_allowed,
+                        .parallel_tool_calls = request.parallel_tool_calls,
+                        .probabilities = options.likely_tokens.has_value(),
+                        .constraint = ConstraintOf(constraints, request.chat, chat.start),
+                        .on_turn = std::move(on_turn)});
   prepared.writer =
       MakeChatWriter(tokenizer, HeaderOf(std::move(origin), options, chat.usage_tokens));
   return prepared;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "kimi_k3/constraint.h"
 #include "kimi_k3/scheduler.h"
 #include "kimi_k3/tokenizer.h"
 #include "server/answer.h"
@@ -32,10 +33,12 @@ struct PreparedAnswer {
   bool stream = false;
 };
 
-// Each throws ApiError: what cannot be rendered, and prompts that are too long. The tokenizer must
-// outlive the answer. on_turn: as ChatAnswerOptions has it.
-PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ChatCompletionRequest& request,
-                                 AnswerOrigin origin, std::function<void(GeneratedTurn)> on_turn);
+// Each throws ApiError: what cannot be rendered, forms of answers that are not supported, and
+// prompts that are too long. The tokenizer must outlive the answer. on_turn: as ChatAnswerOptions
+// has it.
+PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ConstraintMaker& constraints,
+                                 const ChatCompletionRequest& request, AnswerOrigin origin,
+                                 std::function<void(GeneratedTurn)> on_turn);
 PreparedAnswer PrepareTextAnswer(const Tokenizer& tokenizer, TextCompletionRequest request,
                                  AnswerOrigin origin);
 PreparedAnswer PrepareScoreAnswer(const Tokenizer& tokenizer, const ScoreRequest& request,

@@ -171,18 +171,25 @@ void ApplyThinkingObject(const JsonValue& thinking, ChatRequest& request) {
   }
 }
 
+// {"type": "function", "function": {"name": ...}}: its name; empty where this is something else.
+std::string ChosenFunction(const JsonValue& choice) {
+  const JsonValue* function = choice.is_object() ? FindSet(choice, "function") : nullptr;
+  if (function == nullptr || !function->is_object()) return {};
+  return StringOr(*function, "name", "tool_choice.function");
+}
+
 void ApplyToolChoice(const JsonValue& choice, ChatRequest& request) {
   const std::string_view word = choice.is_string() ? std::string_view(choice.string()) : "";
+  request.tool_name = ChosenFunction(choice);
   if (word == "auto") {
     request.tool_choice = ToolChoice::kAuto;
   } else if (word == "none") {
     request.tool_choice = ToolChoice::kNone;
-  } else if (word == "required") {
+  } else if (word == "required" || !request.tool_name.empty()) {
     request.tool_choice = ToolChoice::kRequired;
   } else {
     Fail(ErrorKind::kUsage,
-         "tool_choice: must be \"auto\", \"none\" or \"required\", not {}; the model knows no "
-         "choice of a named function",
+         "tool_choice: must be \"auto\", \"none\", \"required\" or a named function, not {}",
          JsonText(choice));
   }
 }

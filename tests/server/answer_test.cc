@@ -142,7 +142,7 @@ TEST(ChatAnswer, ProbabilitiesAreOfTheContentAlone) {
 class OneWord : public OutputConstraint {
  public:
   explicit OneWord(TokenId word) : word_(word) {}
-  void MaskLogits(std::span<float> logits) const override {
+  void MaskLogits(std::span<float> logits) override {
     const float kept = logits[static_cast<size_t>(word_)];
     std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
     if (!complete_) logits[static_cast<size_t>(word_)] = kept;
@@ -151,37 +151,39 @@ class OneWord : public OutputConstraint {
     EXPECT_EQ(token, word_);
     complete_ = true;
   }
-  bool Complete() const override { return complete_; }
+  bool Ended() const override { return complete_; }
 
  private:
   TokenId word_;
   bool complete_ = false;
 };
 
-TEST(ChatAnswer, AConstraintHoldsInTheContentAloneAndThenTheChannelCloses) {
+TEST(ChatAnswer, AConstraintSeesEveryTokenAndEndsTheTurn) {
   const TokenId word = Ids(" the").front();
-  ChatAnswer answer(Tiny(), {.constraint = std::make_shared<OneWord>(word)});
-  const auto allowed = [&] {
-    std::vector<float> logits(static_cast<size_t>(Tiny().vocab_size()), 1.0F);
-    answer.Constrain(logits);
-    std::vector<TokenId> ids;
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (std::isfinite(logits[i])) ids.push_back(static_cast<TokenId>(i));
-    }
-    return ids;
-  };
-  EXPECT_EQ(allowed().size(), static_cast<size_t>(Tiny().vocab_size()));
-  for (const TokenId id : Ids("why<|close|>think<|sep|><|open|>response<|sep|>")) {
-    EXPECT_TRUE(answer.Take({.token = id}));
+  ChatAnswer answer(Tiny(),
+                    {.start = Channel::kResponse, .constraint = std::make_shared<OneWord>(word)});
+  std::vector<float> logits(static_cast<size_t>(Tiny().vocab_size()), 1.0F);
+  answer.Constrain(logits);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    EXPECT_EQ(std::isfinite(logits[i]), static_cast<TokenId>(i) == word);
   }
-  EXPECT_EQ(allowed(), std::vector<TokenId>{word});
-  EXPECT_TRUE(answer.Take({.token = word}));
-  const TokenId close = Tiny().control_tokens().close;
-  EXPECT_EQ(allowed(), std::vector<TokenId>{close});
-  EXPECT_FALSE(answer.Take({.token = close}));  // that is all
+  EXPECT_FALSE(answer.Take({.token = word}));  // that is all
   answer.End({.reason = StopReason::kCaller});
   EXPECT_EQ(answer.queue().Take(std::chrono::seconds(1))->content, " the");
   EXPECT_EQ(answer.queue().end()->finish_reason, FinishReason::kStop);
+}
+
+TEST(ChatAnswer, JsonComesAfterTheReasoningAndEndsTheTurnWhereItCloses) {
+  ChatRequest request;
+  request.response_format = ResponseFormat::kJsonObject;
+  const ConstraintMaker maker(Tiny());
+  const std::string turn = "why<|close|>think<|sep|><|open|>response<|sep|>{\"a\":1}<|close|>";
+  const Outcome outcome =
+      RunChat(turn + "response<|sep|>", {.constraint = maker.ForTurn(request, Channel::kThink)});
+  EXPECT_EQ(outcome.whole.reasoning, "why");
+  EXPECT_EQ(outcome.whole.content, "{\"a\":1}");
+  EXPECT_EQ(outcome.taken, Ids(turn).size());
+  EXPECT_EQ(outcome.end.finish_reason, FinishReason::kStop);
 }
 
 TEST(TextAnswer, JoinsCharactersThatTokensCut) {

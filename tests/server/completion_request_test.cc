@@ -108,7 +108,7 @@ TEST(CompletionRequest, RefusesWhatIsNotOffered) {
   EXPECT_EQ(RefusedFor(Chat(R"("n": 0)")), "n");
   EXPECT_EQ(RefusedFor(Chat(R"("presence_penalty": 0.5)")), "presence_penalty");
   EXPECT_EQ(RefusedFor(Chat(R"("logit_bias": {"50": 1})")), "logit_bias");
-  EXPECT_EQ(RefusedFor(Chat(R"("response_format": {"type": "json_object"})")), "response_format");
+  EXPECT_EQ(RefusedFor(Chat(R"("response_format": {"type": "xml"})")), "response_format.type");
   EXPECT_EQ(RefusedFor(Chat(R"("tool_choice": "required")")), "tool_choice");
   EXPECT_EQ(RefusedFor(Chat(R"("tool_choice": {"type": "function", "function": {"name": "f"}})")),
             "tool_choice");

@@ -35,10 +35,26 @@ TEST(PreparedAnswer, OfAText) {
 TEST(PreparedAnswer, OfAChat) {
   const ChatCompletionRequest request = ParseChatCompletion(
       R"({"messages": [{"role": "user", "content": "hi"}], "stream": true})", {});
-  const PreparedAnswer prepared = PrepareChatAnswer(Tiny(), request, Origin(), {});
+  const ConstraintMaker constraints(Tiny());
+  const PreparedAnswer prepared = PrepareChatAnswer(Tiny(), constraints, request, Origin(), {});
   EXPECT_EQ(prepared.request.prompt, RenderChat(Tiny(), request.chat).ids);
   EXPECT_TRUE(prepared.stream);
   EXPECT_NE(prepared.writer->FirstEvent().find("\"created\":5"), std::string::npos);
+}
+
+TEST(PreparedAnswer, FormsThatAreNotSupportedAreRefusedByTheirPlace) {
+  const ChatCompletionRequest request = ParseChatCompletion(
+      R"({"messages": [{"role": "user", "content": "hi"}], "response_format": {"type": "json_schema",
+          "json_schema": {"schema": {"not": {}}}}})",
+      {});
+  const ConstraintMaker constraints(Tiny());
+  try {
+    PrepareChatAnswer(Tiny(), constraints, request, Origin(), {});
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 400);
+    EXPECT_EQ(error.param(), "response_format.json_schema.schema.not");
+  }
 }
 
 TEST(PreparedAnswer, OfAScoreKnowsWhereItBegins) {

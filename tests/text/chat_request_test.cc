@@ -91,13 +91,17 @@ TEST(ChatRequest, TemplateArgumentsWin) {
   }
 }
 
-TEST(ChatRequest, ToolChoiceKnowsThreeWords) {
+TEST(ChatRequest, ToolChoiceKnowsThreeWordsAndTheNamesOfFunctions) {
   EXPECT_EQ(Parse(R"("tool_choice": "required")").tool_choice, ToolChoice::kRequired);
   EXPECT_EQ(Parse(R"("tool_choice": "none")").tool_choice, ToolChoice::kNone);
   EXPECT_EQ(Parse(R"("tool_choice": null)").tool_choice, ToolChoice::kAuto);
   EXPECT_THAT(Refusal(With(R"("tool_choice": "any")")), HasSubstr("tool_choice"));
-  EXPECT_THAT(Refusal(With(R"("tool_choice": {"type": "function", "function": {"name": "f"}})")),
-              HasSubstr("named function"));
+  const ChatRequest named =
+      Parse(R"("tool_choice": {"type": "function", "function": {"name": "f"}})");
+  EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.tool_name, "f");
+  EXPECT_THAT(Refusal(With(R"("tool_choice": {"type": "function", "name": "f"})")),
+              HasSubstr("tool_choice"));
 }
 
 TEST(ChatRequest, ResponseFormatFindsTheSchema) {

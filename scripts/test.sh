@@ -57,5 +57,5 @@ check asan -L 'base|checkpoint|fetch|kernels|residency|text|model|engine|server'
 build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine' -E 'TinyM'
 build clang kimi_k3 example
-scripts/fuzz.sh "${FUZZ_SECONDS:-60}" tokenizer safetensors_header model_config tensor_index
+scripts/fuzz.sh "${FUZZ_SECONDS:-60}" tokenizer json_schema safetensors_header model_config tensor_index
 say "all passed"

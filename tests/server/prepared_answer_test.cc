@@ -49,7 +49,7 @@ TEST(PreparedAnswer, FormsThatAreNotSupportedAreRefusedByTheirPlace) {
       {});
   const ConstraintMaker constraints(Tiny());
   try {
-    PrepareChatAnswer(Tiny(), constraints, request, Origin(), {});
+    PrepareChatAnswer(Tiny(), constraints, request, Origin(1000), {});
     FAIL();
   } catch (const ApiError& error) {
     EXPECT_EQ(error.status(), 400);

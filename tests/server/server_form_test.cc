@@ -29,10 +29,10 @@ const Json kWeather = Json::parse(R"([{"type": "function", "function": {"name": 
     "required": ["city", "days"], "additionalProperties": false}}},
     {"type": "function", "function": {"name": "stop", "strict": true}}])");
 
-Json Body(const char* effort, int seed, size_t max_tokens = 200) {
-  return {{"messages", {{{"role", "user"}, {"content", "Who are you?"}}}},
+Json Body(const char* effort, int seed, size_t max_tokens = 250) {
+  return {{"messages", {{{"role", "user"}, {"content", "Hello."}}}},
           {"reasoning_effort", effort},
-          {"temperature", 1.0},
+          {"temperature", 0.7},
           {"seed", seed},
           {"max_tokens", max_tokens}};
 }
@@ -52,12 +52,12 @@ class ServerForm : public testing::Test {
   HttpResponse Chat(const Json& body) {
     return Post(server_.port(), "/v1/chat/completions", body.dump());
   }
-  RunningServer server_;
+  RunningServer server_{{.sequences = 1, .context = 1500}};
 };
 
 TEST_F(ServerForm, AnAnswerSatisfiesItsSchema) {
   int whole = 0;
-  for (int seed = 0; seed < 6; ++seed) {
+  for (int seed = 0; seed < 4; ++seed) {
     Json body = Body(seed % 2 == 0 ? "none" : "max", seed);
     body["response_format"] = SchemaFormat(kPerson);
     const Json choice = ChoiceOf(Chat(body));
@@ -73,7 +73,7 @@ TEST_F(ServerForm, AnAnswerSatisfiesItsSchema) {
     for (const Json& other : value["friends"]) EXPECT_EQ(other.size(), 1U);
     ++whole;
   }
-  EXPECT_GE(whole, 3);
+  EXPECT_GE(whole, 2);
 }
 
 TEST_F(ServerForm, JsonObjectIsAnyObject) {
@@ -94,7 +94,7 @@ TEST_F(ServerForm, JsonObjectIsAnyObject) {
 }
 
 TEST_F(ServerForm, WhatIsCutIsABeginningInWholeCharacters) {
-  for (size_t most = 1; most < 12; ++most) {
+  for (size_t most = 1; most < 12; most += 2) {
     Json body = Body("none", static_cast<int>(most), most);
     body["response_format"] = SchemaFormat({{"type", "array"}, {"minItems", 50}});
     const Json choice = ChoiceOf(Chat(body));
@@ -118,8 +118,8 @@ TEST_F(ServerForm, ProbabilitiesAreOfTheContent) {
 
 TEST_F(ServerForm, ARequiredCallIsMadeAndFitsItsParameters) {
   int calls = 0;
-  for (int seed = 0; seed < 4; ++seed) {
-    Json body = Body("none", seed, 120);
+  for (int seed = 0; seed < 2; ++seed) {
+    Json body = Body("none", seed, 250);
     body["tools"] = kWeather;
     body["parallel_tool_calls"] = false;
     body["tool_choice"] = {{"type", "function"}, {"function", {{"name", "get_weather"}}}};

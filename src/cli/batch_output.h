@@ -36,6 +36,7 @@ class BatchOutput {
 
   // A result of line `index`, to be written.
   void Add(size_t index, std::string line, bool answered);
+  uint64_t waiting_bytes() const { return waiting_.size(); }
   // Writes and syncs what was added. Throws Error(kIo): what is in the file is whole even then, and
   // what was not written is still to be had by a later run.
   void Sync();

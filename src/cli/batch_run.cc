@@ -25,6 +25,9 @@ using server::ApiError;
 
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::seconds kKeepEvery{2};
+// Where no live line is seen, the same is told so often.
+constexpr std::chrono::minutes kTellEvery{5};
+constexpr uint64_t kMostWaitingBytes = uint64_t{1} << 20;
 // Problems that are told one by one; the results have all of them.
 constexpr size_t kMostTold = 20;
 
@@ -72,7 +75,7 @@ void BatchRun::Execute() {
     Write(finished_.Take(kTick));
     if (InterruptGuard::Requested()) Stop();
     KeepBegun(false);
-    if (output_.WantsStatus()) ShowStatus();
+    ShowStatus();
   }
   output_.ClearStatus();
   journal_.Remove();
@@ -83,6 +86,7 @@ void BatchRun::Submit() {
   while (next_ < input_.lines().size() && running_.size() < 2 * options_.sequences) {
     const size_t index = next_++;
     if (!results_.has(index)) SubmitLine(index);
+    if (results_.waiting_bytes() > kMostWaitingBytes) results_.Sync();
   }
 }
 
@@ -214,6 +218,17 @@ double BatchRun::RequestsDone() const {
 }
 
 void BatchRun::ShowStatus() {
+  const bool live = output_.WantsStatus();
+  if (!live && Clock::now() - shown_ < kTellEvery) return;
+  shown_ = Clock::now();
+  if (live) {
+    output_.Status(StatusLine());
+  } else {
+    output_.Note(StatusLine());
+  }
+}
+
+std::string BatchRun::StatusLine() const {
   const SchedulerStatus status = scheduler_.status();
   const double seconds = SecondsSince(start_);
   const uint64_t tokens = status.generated_tokens + status.scored_tokens;
@@ -233,7 +248,7 @@ void BatchRun::ShowStatus() {
   }
   line += fmt::format(", {} of {} in memory", FormatByteSize(ReadProcessMeters().resident_bytes),
                       FormatByteSize(engine_.memory_budget_bytes()));
-  output_.Status(line);
+  return line;
 }
 
 void BatchRun::TellEnd() const {

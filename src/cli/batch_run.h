@@ -50,6 +50,7 @@ class BatchRun {
   void KeepBegun(bool now);
   void Stop();
   void ShowStatus();
+  std::string StatusLine() const;
   // Requests done, those on their way by their share.
   double RequestsDone() const;
   void TellEnd() const;
@@ -69,6 +70,7 @@ class BatchRun {
   Output& output_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point kept_ = Clock::now();
+  Clock::time_point shown_ = Clock::now();
   const ConstraintMaker constraints_;
   const uint64_t bytes_before_;
   const size_t results_before_;

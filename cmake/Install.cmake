@@ -7,8 +7,9 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(written ${PROJECT_BINARY_DIR}/written)
 file(MAKE_DIRECTORY ${written})
 add_custom_command(
-  OUTPUT ${written}/kimi_k3.1 ${written}/kimi_k3 ${written}/_kimi_k3 ${written}/kimi_k3.fish
+  OUTPUT ${written}/kimi_k3.1 ${written}/kimi_k3.1.gz ${written}/kimi_k3 ${written}/_kimi_k3 ${written}/kimi_k3.fish
   COMMAND kimi_k3 man > ${written}/kimi_k3.1
+  COMMAND gzip -9nkf ${written}/kimi_k3.1
   COMMAND kimi_k3 completion bash > ${written}/kimi_k3
   COMMAND kimi_k3 completion zsh > ${written}/_kimi_k3
   COMMAND kimi_k3 completion fish > ${written}/kimi_k3.fish
@@ -17,13 +18,14 @@ add_custom_command(
 add_custom_target(written ALL DEPENDS ${written}/kimi_k3.1)
 
 install(TARGETS kimi_k3 RUNTIME)
-install(FILES ${written}/kimi_k3.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${written}/kimi_k3.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${written}/kimi_k3 DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES ${written}/_kimi_k3 DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${written}/kimi_k3.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 file(GLOB documents CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE ${documents}
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kimi-k3)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kimi-k3)
 
 set(CPACK_PACKAGE_NAME kimi-k3)
 set(CPACK_PACKAGE_VENDOR "the kimi_k3 project")

@@ -133,6 +133,10 @@ class Engine {
   // eos_token_id.
   std::vector<TokenId> StopTokens() const;
 
+  // What is odd about the model's folders but does no harm, a line each: files that are ignored,
+  // shards with holes.
+  const std::vector<std::string>& warnings() const;
+
   // What memory is used for, as lines of a table.
   std::string PlanTable() const;
   uint64_t memory_budget_bytes() const;

@@ -59,7 +59,9 @@ class Checkpoint {
   // shard's header, and binds every tensor that the config demands. Throws Error(kCheckpoint) that
   // names file and tensor for whatever is missing, surplus, doubled, overlapping, truncated, or of
   // another shape or dtype than the config demands; several problems are listed together (at most
-  // 20, then a count). Vision tensors (`vision_tower.`, `mm_projector.`) are allowed and ignored.
+  // 20, then a count), and where a tensor lies in a part of a shard that kimi_k3 pull --shard has
+  // left out, which would read as zeros. Vision tensors (`vision_tower.`, `mm_projector.`) are
+  // allowed and ignored.
   static Checkpoint Open(const std::filesystem::path& model_dir);
   // The same for a model whose files lie in several folders, perhaps on several drives: config.json
   // and the index come from the first folder that has them, each shard from the first that has it.
@@ -94,7 +96,7 @@ class Checkpoint {
   uint64_t ignored_tensor_count() const { return ignored_tensor_count_; }
 
   // What is odd about the folders but does no harm: files that look like weights and are not named
-  // by the index.
+  // by the index, shards with holes.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   // A small vector widened to f32, read from disk now; A_log: its first kda.heads entries. Throws

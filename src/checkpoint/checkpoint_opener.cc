@@ -1,11 +1,14 @@
 // Opens a checkpoint: finds its shards, reads their headers and binds every tensor to its place.
 #include "checkpoint/checkpoint_opener.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/fetched_part.h"
 #include "checkpoint/index_reader.h"
 #include "checkpoint/model_folders.h"
 #include "checkpoint/shard_header.h"
@@ -38,6 +41,12 @@ std::string ListNames(const std::vector<std::string>& names) {
   return text;
 }
 
+// Whether a part of the file was never written. A system that does not tell says no.
+bool HasHole(const OpenFile& file) {
+  const off_t hole = lseek(file.fd.get(), 0, SEEK_HOLE);
+  return hole >= 0 && static_cast<uint64_t>(hole) < file.bytes;
+}
+
 std::string ShapeText(std::span<const uint64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -63,12 +72,24 @@ void CheckpointOpener::Run() {
     FindSingleFile();
   }
   ReadShards();
+  TellUnfetched();
   CheckNothingIsMissing();
   if (!problems_.empty()) Throw();
   checkpoint_.shards_.resize(checkpoint_.shards_.size() - spare_shards_);
   if (!prefixed_name_.empty() || !unprefixed_name_.empty()) {
     checkpoint_.config_.name_prefix = prefixed_name_.empty() ? "" : kNamePrefix;
   }
+}
+
+Checkpoint CheckpointOpener::WithUnfetched(std::vector<fs::path> model_dirs) {
+  if (model_dirs.empty()) Fail(ErrorKind::kUsage, "no model folder is given");
+  CheckFolders(model_dirs);
+  ModelConfig config = LoadModelConfig(FolderWith(model_dirs, kConfigName));
+  Checkpoint checkpoint(std::move(model_dirs), std::move(config));
+  CheckpointOpener opener(checkpoint);
+  opener.allow_unfetched_ = true;
+  opener.Run();
+  return checkpoint;
 }
 
 Checkpoint CheckpointOpener::FromIndex(std::vector<fs::path> model_dirs) {
@@ -328,6 +349,8 @@ bool CheckpointOpener::ReadHeader(size_t index, SafetensorsHeaderParser& parser)
   Shard& shard = checkpoint_.shards_[index];
   const OpenFile file = OpenRegularFile(shard.path);
   shard.bytes = file.bytes;
+  fetched_ = FetchedPart(shard.path, file.bytes);
+  if (!fetched_ && HasHole(file)) holed_.push_back(shard_names_[index]);
   const uint64_t data_offset = LoadShardHeader(shard.path, file, parser);
   return parser.Parse(file.bytes - data_offset, shard.path.string(), problems_,
                       [&](const HeaderTensor& tensor) { Bind(index, data_offset, tensor); });
@@ -367,6 +390,40 @@ void CheckpointOpener::Bind(size_t shard, uint64_t data_offset, const HeaderTens
   }
   checkpoint_.locations_.Set(match->slot, {static_cast<uint32_t>(shard), data_offset + tensor.begin,
                                            tensor.dtype == DtypeName(Dtype::kF32)});
+  if (fetched_ && Needed(match->slot)) CheckFetched(shard, data_offset, tensor);
+}
+
+void CheckpointOpener::CheckFetched(size_t shard, uint64_t data_offset,
+                                    const HeaderTensor& tensor) {
+  if (fetched_->HasBytes(data_offset + tensor.begin, data_offset + tensor.end)) return;
+  if (unfetched_++ > 0) return;
+  first_unfetched_ = fmt::format("{} in {}", Printable(tensor.name), ShardName(shard));
+}
+
+void CheckpointOpener::TellUnfetched() {
+  std::vector<std::string>& warnings = checkpoint_.warnings_;
+  if (!holed_.empty()) {
+    warnings.push_back(fmt::format(
+        "{}: {} of the {} shards have holes, which read as zeros ({}): right for kimi_k3 synth "
+        "--sparse, but a download with holes is not whole (kimi_k3 verify tells)",
+        DirNames(), holed_.size(), shard_names_.size(), ListNames(holed_)));
+  }
+  if (unfetched_ == 0) return;
+  std::string part;
+  for (const fs::path& dir : dirs_) {
+    if (part.empty()) part = FetchedPartName(dir);
+  }
+  const std::string text = fmt::format(
+      "{}: holds only a part of the model{}; {} tensor{} outside it w{} never fetched (the first: "
+      "{}). Run what is there{}, or fetch the rest with kimi_k3 pull",
+      DirNames(), part.empty() ? "" : " (" + Printable(part) + ")", unfetched_,
+      unfetched_ == 1 ? "" : "s", unfetched_ == 1 ? "as" : "ere", first_unfetched_,
+      part.empty() ? " with --shard" : " with --shard " + Printable(part));
+  if (allow_unfetched_) {
+    warnings.push_back(text);
+  } else {
+    problems_.Add("{}", text);
+  }
 }
 
 // Config and weights that come from two versions of a model differ in every expert; one line says

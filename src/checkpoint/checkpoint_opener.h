@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "checkpoint/block_sums.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/problem_list.h"
 #include "checkpoint/safetensors_header.h"
@@ -23,6 +25,10 @@ class CheckpointOpener {
 
   // Throws Error as Checkpoint::Open says.
   void Run();
+
+  // As Checkpoint::Open, but tensors of which kimi_k3 pull --shard has left out the data are told
+  // of by a warning: for looking at headers, never for running.
+  static Checkpoint WithUnfetched(std::vector<std::filesystem::path> model_dirs);
 
   // What config and index alone say of a checkpoint whose shards are not there (yet): every tensor
   // has the dtype and shape of the published format, its shard is the one that the index names, its
@@ -66,6 +72,9 @@ class CheckpointOpener {
   bool AlikeExpert(size_t shard, const HeaderTensor& tensor);
   // Adds a problem and says false unless dtype and shape are what the slot demands.
   bool Fits(size_t shard, const TensorSlots::Tensor& wanted, const HeaderTensor& tensor);
+  // Of a shard that was fetched in part: whether the tensor is in that part.
+  void CheckFetched(size_t shard, uint64_t data_offset, const HeaderTensor& tensor);
+  void TellUnfetched();
   void CheckNothingIsMissing();
   void Throw() const;
 
@@ -86,6 +95,11 @@ class CheckpointOpener {
   uint16_t last_id_ = kNoShard;
   // By shard: missing or broken, so that nothing is known of (all) its tensors.
   std::vector<bool> unread_;
+  std::optional<BlockSums> fetched_;  // of the shard that is being read, where only a part is there
+  size_t unfetched_ = 0;              // tensors that are needed and were never fetched
+  std::string first_unfetched_;
+  bool allow_unfetched_ = false;
+  std::vector<std::string> holed_;  // shards with holes that nothing tells the origin of
   size_t spare_shards_ = 0;  // the last ones: missing, but the part that is run needs none of them
 
   std::vector<uint16_t> promised_;  // by slot: the shard that the index names

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -122,6 +123,7 @@ class Walker {
  private:
   bool Failed(simdjson::error_code error) {
     if (error == simdjson::SUCCESS) return false;
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();  // not the file's fault
     problems_.Add("{}: the header is not valid JSON: {}", source_, simdjson::error_message(error));
     return true;
   }

@@ -3,10 +3,12 @@
 #include "checkpoint/tensor_listing.h"
 
 #include <set>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
 #include "checkpoint/checkpoint_opener.h"
+#include "checkpoint/fetched_part.h"
 #include "checkpoint/index_reader.h"
 #include "checkpoint/model_folders.h"
 #include "checkpoint/shard_header.h"
@@ -48,7 +50,7 @@ std::vector<std::string> MissingOf(const std::vector<fs::path>& dirs) {
 
 TensorListing::TensorListing(std::vector<fs::path> model_dirs)
     : missing_(MissingOf(model_dirs)),
-      checkpoint_(missing_.empty() ? Checkpoint::Open(std::move(model_dirs))
+      checkpoint_(missing_.empty() ? CheckpointOpener::WithUnfetched(std::move(model_dirs))
                                    : CheckpointOpener::FromIndex(std::move(model_dirs))),
       slots_(checkpoint_.config()) {
   files_ = checkpoint_.shards().size();
@@ -59,9 +61,12 @@ void TensorListing::Visit(FunctionRef<void(const ListedTensor&)> visit) const {
   for (const Shard& shard : checkpoint_.shards()) {
     if (!HasEntry(shard.path.parent_path(), shard.path.filename().string())) continue;
     const std::string file = shard.path.filename().string();
+    std::error_code error;
+    const auto fetched = FetchedPart(shard.path, fs::file_size(shard.path, error));
     VisitShardTensors(shard.path, parser, [&](const HeaderTensor& tensor) {
       ListedTensor listed{tensor.name, tensor.dtype, tensor.shape, tensor.end - tensor.begin,
                           file,        shard.path,   tensor.begin, std::nullopt};
+      if (fetched && !fetched->HasBytes(tensor.begin, tensor.end)) listed.offset.reset();
       if (const auto match = slots_.Find(tensor.name)) {
         listed.meaning = slots_.Describe(match->slot);
       }

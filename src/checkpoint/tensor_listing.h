@@ -24,7 +24,7 @@ struct ListedTensor {
   uint64_t bytes = 0;
   std::string_view file;
   std::filesystem::path path;      // empty where the file is not there
-  std::optional<uint64_t> offset;  // in the file; unknown where it is not there
+  std::optional<uint64_t> offset;  // in the file; nothing where it is not there
   // What the model makes of it; nothing for tensors that it ignores.
   std::optional<TensorSlots::Tensor> meaning;
 };
@@ -32,7 +32,8 @@ struct ListedTensor {
 // The shards of a checkpoint as they lie in its folders. Immutable; safe to use from many threads.
 class TensorListing {
  public:
-  // Opens the checkpoint as Checkpoint::Open does where all of its shards are there, and from
+  // Opens the checkpoint as Checkpoint::Open does where all of its shards are there (of shards that
+  // were fetched in part, what is not there is a warning), and from
   // config and index alone (CheckpointOpener::FromIndex) where one is missing. Throws as these do.
   explicit TensorListing(std::vector<std::filesystem::path> model_dirs);
 

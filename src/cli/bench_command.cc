@@ -2,6 +2,7 @@
 #include "cli/bench_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,6 +23,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/result_file.h"
+#include "cli/terminal_text.h"
 #include "engine/engine_plan.h"
 #include "engine/machine_speed.h"
 #include "kimi_k3/generation.h"
@@ -182,6 +184,10 @@ std::string WithoutBudget(const Engine& engine) {
 Json Measure(const BenchOptions& options, std::ostream& notes) {
   const InterruptGuard guard;
   std::optional<Checkpoint> checkpoint = OpenCheckpoint(options.engine);
+  for (const std::string& warning : checkpoint->warnings()) {
+    if (options.quiet) break;
+    notes << TextFor(STDERR_FILENO, warning) << std::endl;
+  }
   const std::vector<EngineOptions> engines = EnginesToTry(options, *checkpoint);
   const Json parts = MeasureParts(options, *checkpoint, notes);
   checkpoint.reset();  // each engine opens it anew, as a run would
@@ -256,6 +262,9 @@ void AddOptions(CLI::App& command, BenchOptions& options) {
 }  // namespace
 
 void RunBench(const BenchOptions& options, std::ostream& out, std::ostream& notes) {
+  const std::vector<std::filesystem::path> folders = ModelFolders(options.engine);
+  if (options.json_file) KeepModelWhole("--json", *options.json_file, folders);
+  if (options.svg_file) KeepModelWhole("--svg", *options.svg_file, folders);
   if (options.json_file) CheckResultFile("--json", *options.json_file, kReportBytes);
   if (options.svg_file) CheckResultFile("--svg", *options.svg_file, kReportBytes);
   const Json report =

@@ -11,6 +11,7 @@
 #include "cli/chat_loop.h"
 #include "cli/interrupt.h"
 #include "cli/line_reader.h"
+#include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/result_file.h"
 #include "cli/session_keeper.h"
@@ -29,7 +30,10 @@ ExitCode RunChat(const ChatOptions& options) {
   CheckChatOptions(options);
   InterruptGuard interrupts(kPatience);
   Output output(options.quiet);
-  if (options.stats_file) CheckResultFile("--stats", *options.stats_file, 0);
+  if (options.stats_file) {
+    KeepModelWhole("--stats", *options.stats_file, ModelFolders(options.engine));
+    CheckResultFile("--stats", *options.stats_file, 0);
+  }
   const std::unique_ptr<LineReader> reader =
       PersonTypes() ? MakeTerminalReader(options.history_file) : MakePipeReader();
   std::optional<SessionKeeper> keeper;
@@ -44,6 +48,7 @@ ExitCode RunChat(const ChatOptions& options) {
   output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
   Engine engine = Engine::Open(engine_options);
   output.Note(engine.Description());
+  for (const std::string& warning : engine.warnings()) output.Note(warning);
   ChatLoop loop(options, engine, keeper ? &*keeper : nullptr, *reader, output, interrupts);
   if (saved) loop.Adopt(std::move(saved->note), keeper->path());
   return loop.Run();

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <fstream>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "base/file.h"
 #include "base/process_meter.h"
 #include "base/thread_pool.h"
+#include "checkpoint/model_part.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -96,11 +98,25 @@ void LookAtMachine(Findings& found) {
 }
 
 void LookAtPlace(const std::filesystem::path& place, Findings& found) {
-  found.place = place.string();
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::absolute(place, ignored).lexically_normal();
+  found.place = (whole.empty() ? place : whole).string();
   found.file_system = FileSystemName(place);
   std::error_code error;
   const auto space = std::filesystem::space(place, error);
   if (!error) found.free_bytes = space.available;
+}
+
+// A word of a shell's command, quoted where it must be.
+std::string ForShell(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 ||
+           std::string_view("/._-+=:,@%").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 // Examines one checkpoint; what it advises is what it has tried.
@@ -112,6 +128,7 @@ class Examination {
   }
 
   void Run() {
+    for (const std::string& warning : checkpoint_.warnings()) output_.Note(warning);
     found_.direct_reads = DirectReadsWork(checkpoint_.shards().front().path);
     engine_.memory_bytes = DefaultBudget(found_.limit);
     found_.plan = PlanOf(engine_);
@@ -131,6 +148,7 @@ class Examination {
     EngineOptions engine;
     engine.model_dir = options.folders.front();
     engine.more_model_dirs.assign(options.folders.begin() + 1, options.folders.end());
+    engine.shard = options.part;
     return engine;
   }
 
@@ -161,10 +179,11 @@ class Examination {
   }
 
   void MakeCommand() {
-    found_.command = fmt::format("kimi_k3 -m {}", engine_.model_dir.string());
+    found_.command = fmt::format("kimi_k3 -m {}", ForShell(engine_.model_dir.string()));
     for (const auto& folder : engine_.more_model_dirs) {
-      found_.command += fmt::format(" -m {}", folder.string());
+      found_.command += fmt::format(" -m {}", ForShell(folder.string()));
     }
+    if (!engine_.shard.empty()) found_.command += " --shard " + engine_.shard;
     found_.command += fmt::format(" --memory {}M", *engine_.memory_bytes / 1000000);
     if (engine_.io != "auto") found_.command += " --io " + engine_.io;
     found_.command += " -p TEXT";
@@ -329,8 +348,19 @@ void AddOptions(CLI::App& command, DoctorOptions& options) {
                  }
                  options.folders.assign(folders.begin(), folders.end());
                });
+  group.Value("--shard", "PART", "Plan for a part of the model, such as layers=0-11,experts=0-63",
+              [&options](const std::string& text) {
+                ParseModelPart(text);
+                options.part = text;
+              });
   group.Switch("--json", options.json, "Write JSON");
   group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
+}
+
+void CheckOptions(const DoctorOptions& options) {
+  if (options.folders.empty() && !options.part.empty()) {
+    Fail(ErrorKind::kUsage, "--shard: is a part of a model; give one with -m DIR");
+  }
 }
 
 }  // namespace
@@ -378,12 +408,12 @@ bool DirectReadsWork(const std::filesystem::path& file) {
 }
 
 void RunDoctor(const DoctorOptions& options) {
+  CheckOptions(options);
   const InterruptGuard interrupt;
   Output output(options.quiet);
   Findings found;
   LookAtMachine(found);
-  LookAtPlace(options.folders.empty() ? std::filesystem::current_path() : options.folders.front(),
-              found);
+  LookAtPlace(options.folders.empty() ? "." : options.folders.front(), found);
   if (!options.folders.empty()) {
     Examination(options, found, output).Run();
   } else {

@@ -12,6 +12,7 @@ namespace kimi_k3 {
 
 struct DoctorOptions {
   std::vector<std::filesystem::path> folders;  // of a checkpoint; none: the machine alone
+  std::string part;                            // as --shard has it; empty: all
   bool json = false;
   bool quiet = false;
 };

@@ -183,6 +183,7 @@ void CheckOptions(const InspectOptions& options) {
   }
   if (!options.svg_file) return;
   if (options.svg_file->empty()) Fail(ErrorKind::kUsage, "--svg: the name is empty");
+  KeepModelWhole("--svg", *options.svg_file, options.folders);
   CheckResultFile("--svg", *options.svg_file, 0);
 }
 

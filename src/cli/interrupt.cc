@@ -1,7 +1,6 @@
 // Ctrl-C, SIGTERM and SIGHUP end a run cleanly; a second one ends the program.
 #include "cli/interrupt.h"
 
-#include <atomic>
 #include <csignal>
 
 #include "base/error.h"
@@ -13,6 +12,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal handler gets no argument of its own, so what it changes must be found from here.
 std::atomic<int> wishes_so_far{0};
+std::atomic<bool> wished{false};
 std::atomic<int> last_signal{0};
 std::atomic<int> most_wishes{1};
 std::atomic<int> wishes_of_engine{1};
@@ -31,6 +31,7 @@ void RestoreDefaults() {
 
 void HandleInterrupt(int signal) {
   const int wishes = wishes_so_far.fetch_add(1) + 1;
+  wished.store(true);
   if (wishes >= most_wishes.load()) RestoreDefaults();
   last_signal.store(signal);
   Engine* engine = interrupted_engine.load();
@@ -58,11 +59,14 @@ InterruptGuard::~InterruptGuard() { RestoreDefaults(); }
 
 void InterruptGuard::Forget() {
   wishes_so_far.store(0);
+  wished.store(false);
   last_signal.store(0);
   CatchSignals();
 }
 
-bool InterruptGuard::Requested() { return wishes_so_far.load() > 0; }
+bool InterruptGuard::Requested() { return wished.load(); }
+
+const std::atomic<bool>& InterruptGuard::Flag() { return wished; }
 
 int InterruptGuard::LastSignal() { return last_signal.load(); }
 

@@ -1,6 +1,8 @@
 // Ctrl-C, SIGTERM and SIGHUP end a run cleanly; a second one ends the program.
 #pragma once
 
+#include <atomic>
+
 #include "kimi_k3/engine.h"
 
 namespace kimi_k3 {
@@ -17,6 +19,8 @@ class InterruptGuard {
 
   // Whether the wish came.
   static bool Requested();
+  // The same, for work that looks at a flag now and then. Lives as long as the program.
+  static const std::atomic<bool>& Flag();
   // The signal that came last; 0: none.
   static int LastSignal();
   // Throws Error(kInterrupted) where the wish came.

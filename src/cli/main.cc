@@ -103,7 +103,9 @@ int main(int argc, char** argv) {
     kimi_k3::Complain(error.what());
     return kimi_k3::ExitCodeOf(error.kind());
   } catch (const std::bad_alloc&) {
-    kimi_k3::Complain("out of memory: ask for a smaller context (-c) or prompt chunk");
+    kimi_k3::Complain(
+        "out of memory: the system, or a limit (ulimit -d, ulimit -v), gives the program no more; "
+        "raise that, or ask for a smaller --memory, context (-c) or prompt chunk");
     return kimi_k3::kExitBudget;
   } catch (const std::exception& error) {
     kimi_k3::Complain(error.what());

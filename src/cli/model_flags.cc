@@ -40,4 +40,10 @@ CLI::Option* AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& fo
       ->required();
 }
 
+std::vector<std::filesystem::path> ModelFolders(const EngineOptions& engine) {
+  std::vector<std::filesystem::path> folders = engine.more_model_dirs;
+  folders.push_back(engine.model_dir);
+  return folders;
+}
+
 }  // namespace kimi_k3

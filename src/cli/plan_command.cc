@@ -2,6 +2,7 @@
 #include "cli/plan_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <iostream>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/plan_estimate.h"
+#include "cli/terminal_text.h"
 #include "engine/engine_plan.h"
 #include "kimi_k3/tokenizer.h"
 #include "residency/memory_limits.h"
@@ -162,7 +164,9 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
 void RunPlan(const PlanOptions& given, std::ostream& out) {
   const InterruptGuard interrupts;
   const Checkpoint checkpoint = OpenCheckpoint(given.engine);
-  for (const std::string& warning : checkpoint.warnings()) std::cerr << warning << '\n';
+  for (const std::string& warning : checkpoint.warnings()) {
+    std::cerr << TextFor(STDERR_FILENO, warning) << '\n';
+  }
   PlanOptions options = given;
   options.engine = ResolveOptions(given.engine, checkpoint.config());
   // As a run would hold it.

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <bit>
 #include <memory>
 
@@ -83,16 +82,14 @@ void RunPull(const PullCommandOptions& given) {
   if (folder.empty()) Fail(ErrorKind::kUsage, "-o,--output: the folder's name is empty");
   const InterruptGuard interrupt;
   Output output(given.quiet);
-  std::atomic<bool> stop{false};
   pull.download.folder = folder;
   pull.download.connections = given.connections;
   pull.download.block_bytes = given.block_bytes;
   pull.download.retries = static_cast<unsigned>(given.retries);
   pull.download.http.stall_time = std::chrono::seconds(given.stall_seconds);
-  pull.download.http.stop = &stop;
+  pull.download.http.stop = &InterruptGuard::Flag();
   TransferRate rate;
   pull.download.progress = [&](const DownloadProgress& now) {
-    if (InterruptGuard::Requested()) stop.store(true);
     const double speed = rate.Update(now.bytes_fetched);
     if (!output.WantsStatus()) return;
     output.Status(fmt::format("pulling: {}, {} of {} files{}{}",
@@ -114,6 +111,9 @@ void RunPull(const PullCommandOptions& given) {
     output.Note(fmt::format("{} of the files had no hash to compare with", report.unhashed));
   }
   if (!given.part.empty()) {
+    output.Note(
+        "what there is of the shards cannot be compared with their hashes, which are of whole "
+        "files: kimi_k3 verify finds what changes on this disk, not what the server sent wrong");
     output.Note(fmt::format("a part of the model: run it with --shard {}", given.part));
   }
 }

@@ -34,4 +34,16 @@ void CheckResultFile(std::string_view flag, const std::filesystem::path& path,
   }
 }
 
+void KeepModelWhole(std::string_view flag, const std::filesystem::path& path,
+                    const std::vector<std::filesystem::path>& model_folders) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return;
+  const auto target = std::filesystem::canonical(path, ignored);
+  for (const std::filesystem::path& folder : model_folders) {
+    if (std::filesystem::canonical(folder, ignored) != target.parent_path()) continue;
+    Fail(ErrorKind::kUsage, "{}: {} is in the model's folder and would be replaced; name another",
+         flag, path.string());
+  }
+}
+
 }  // namespace kimi_k3

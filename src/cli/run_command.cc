@@ -12,6 +12,7 @@
 #include "cli/answer_printer.h"
 #include "cli/answer_run.h"
 #include "cli/interrupt.h"
+#include "cli/model_flags.h"
 #include "cli/npy_file.h"
 #include "cli/output.h"
 #include "cli/prompt_input.h"
@@ -83,21 +84,6 @@ std::unique_ptr<AnswerPrinter> MakePrinter(const RunOptions& options, Engine& en
   return MakeTextPrinter(output, engine.tokenizer(), note.stop);
 }
 
-// A result may not take the place of a file of the model.
-void KeepModelWhole(const char* flag, const std::optional<std::filesystem::path>& path,
-                    const EngineOptions& engine) {
-  std::error_code ignored;
-  if (!path || !std::filesystem::exists(*path, ignored)) return;
-  const auto target = std::filesystem::canonical(*path, ignored);
-  std::vector<std::filesystem::path> folders = engine.more_model_dirs;
-  folders.push_back(engine.model_dir);
-  for (const auto& folder : folders) {
-    if (std::filesystem::canonical(folder, ignored) != target.parent_path()) continue;
-    Fail(ErrorKind::kUsage, "{}: {} is in the model's folder and would be replaced; name another",
-         flag, path->string());
-  }
-}
-
 // The prompt as a session remembers it.
 std::optional<std::string> PromptWords(const RunOptions& options,
                                        const std::optional<std::string>& text) {
@@ -118,8 +104,9 @@ EngineOptions EngineOptionsOf(const RunOptions& options, const std::optional<Sav
 
 ExitCode RunCommand(const RunOptions& options) {
   CheckRunOptions(options);
-  KeepModelWhole("--stats", options.stats_file, options.engine);
-  KeepModelWhole("--logits", options.logits_file, options.engine);
+  const std::vector<std::filesystem::path> folders = ModelFolders(options.engine);
+  if (options.stats_file) KeepModelWhole("--stats", *options.stats_file, folders);
+  if (options.logits_file) KeepModelWhole("--logits", *options.logits_file, folders);
   const InterruptGuard interrupts;
   Output output(options.quiet);
   for (const std::string& warning : RunOptionWarnings(options)) output.Note(warning);
@@ -137,6 +124,7 @@ ExitCode RunCommand(const RunOptions& options) {
   output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
   Engine engine = Engine::Open(EngineOptionsOf(options, saved));
   output.Note(engine.Description());
+  for (const std::string& warning : engine.warnings()) output.Note(warning);
   Sequence sequence = engine.NewSequence();
   if (saved) LoadSession(engine, sequence, keeper->path());
   const bool resumed = saved && options.resume;

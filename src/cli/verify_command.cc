@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +24,6 @@ namespace {
 constexpr const char* kStateNames[] = {"good", "bad", "missing", "unreadable"};
 
 VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
-  std::atomic<bool> stop{false};
   TransferRate rate;
   VerifyOptions verify;
   verify.folders = options.folders;
@@ -33,9 +31,8 @@ VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
   verify.quick = options.quick;
   verify.write_hashes = options.write_hashes;
   verify.go_on = options.go_on;
-  verify.stop = &stop;
+  verify.stop = &InterruptGuard::Flag();
   verify.progress = [&](const VerifyProgress& now) {
-    if (InterruptGuard::Requested()) stop.store(true);
     const double speed = rate.Update(now.bytes_done);
     if (!output.WantsStatus()) return;
     output.Status(fmt::format("verifying: {}, {} of {} files",
@@ -128,14 +125,12 @@ void Repair(const VerifyReport& report, const VerifyCommandOptions& options, Out
            folder.string(), manifest->endpoint);
     }
     PrepareRepair(folder, bad);
-    std::atomic<bool> stop{false};
     TransferRate rate;
     pull.part = manifest->part;
     pull.download.folder = folder;
-    pull.download.http.stop = &stop;
+    pull.download.http.stop = &InterruptGuard::Flag();
     pull.download.note = [&](const std::string& text) { output.Note(text); };
     pull.download.progress = [&](const DownloadProgress& now) {
-      if (InterruptGuard::Requested()) stop.store(true);
       const double speed = rate.Update(now.bytes_fetched);
       if (!output.WantsStatus()) return;
       output.Status("repairing: " + TransferText(now.bytes_done, now.bytes_total, speed));

@@ -88,6 +88,8 @@ std::string Engine::Description() const {
                      kernels::CurrentIsa(), threads(), threads() == 1 ? "" : "s");
 }
 
+const std::vector<std::string>& Engine::warnings() const { return parts_->checkpoint.warnings(); }
+
 std::string Engine::PlanTable() const { return FormatPlan(parts_->plan); }
 uint64_t Engine::memory_budget_bytes() const { return parts_->plan.budget_bytes; }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/error.h"
 
@@ -63,6 +64,15 @@ Digest BeginDigest(DigestKind kind, uint64_t file_bytes) {
     digest.Update(std::string_view("\0", 1));
   }
   return digest;
+}
+
+uint64_t SumOfBlock(std::span<const std::byte> block) {
+  Digest digest(DigestKind::kSha256);
+  digest.Update(block);
+  const std::string hex = digest.Finish();
+  uint64_t sum = 0;
+  std::from_chars(hex.data(), hex.data() + 16, sum, 16);
+  return sum == 0 ? 1 : sum;
 }
 
 std::string DigestLibrary() {

@@ -45,6 +45,9 @@ bool IsHexDigest(std::string_view text, DigestKind kind);
 // The digest that a known hash is of, begun for a file of that many bytes.
 Digest BeginDigest(DigestKind kind, uint64_t file_bytes);
 
+// The first eight bytes of the block's SHA-256; never 0.
+uint64_t SumOfBlock(std::span<const std::byte> block);
+
 // The library and its version, for --version.
 std::string DigestLibrary();
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "fetch/block_sums.h"
+#include "checkpoint/block_sums.h"
 #include "fetch/repository.h"
 
 namespace kimi_k3 {

@@ -1,17 +1,8 @@
 // Fetches files over several connections, resumes, retries, and believes nothing unchecked.
 #include "fetch/downloader.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <mutex>
 #include <random>
 #include <system_error>
 #include <thread>
@@ -19,9 +10,10 @@
 
 #include "base/byte_size.h"
 #include "base/error.h"
-#include "fetch/download_task.h"
-#include "fetch/file_check.h"
-#include "fetch/safe_name.h"
+#include "fetch/file_follower.h"
+#include "fetch/folder_lock.h"
+#include "fetch/present_file.h"
+#include "fetch/response_receiver.h"
 
 namespace kimi_k3 {
 namespace {
@@ -32,27 +24,21 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLongestPause{60000};
 constexpr std::chrono::seconds kLongestAskedPause{600};
 constexpr std::chrono::seconds kSyncInterval{15};
-constexpr std::chrono::milliseconds kTick{200};
+constexpr std::chrono::milliseconds kTick{50};
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
-constexpr size_t kHashers = 2;
-constexpr size_t kLeastRun = 8;
+constexpr uint64_t kLargeFile = 1000000000;  // that takes seconds to read
+constexpr size_t kFollowers = 2;
 
-std::string Unquoted(std::string tag) {
-  if (tag.starts_with("W/")) tag.erase(0, 2);
-  std::erase(tag, '"');
-  return tag;
+// How long to wait after so many failures in a row; a server may ask for longer.
+std::chrono::milliseconds PauseAfter(unsigned failures, std::chrono::milliseconds first,
+                                     std::optional<std::chrono::seconds> asked) {
+  auto pause = std::min<std::chrono::milliseconds>(
+      first * (uint64_t{1} << std::min(failures - 1, 10U)), kLongestPause);
+  if (asked) {
+    pause = std::max<std::chrono::milliseconds>(pause, std::min(*asked, kLongestAskedPause));
+  }
+  return pause;
 }
-
-// What a connection came back with.
-struct Outcome {
-  bool whole = false;     // all that it asked for
-  bool progress = false;  // a block at least
-  bool yield = false;     // another connection does this
-  bool fatal = false;
-  ErrorKind kind = ErrorKind::kIo;
-  std::string what;
-  std::optional<std::chrono::seconds> pause;
-};
 
 }  // namespace
 
@@ -61,13 +47,14 @@ struct Downloader::State {
       : options(std::move(given)),
         address(std::move(where)),
         commit(std::move(what)),
-        manifest(known) {}
+        manifest(known),
+        lock(options.folder) {}
 
   DownloadOptions options;
   RepositoryAddress address;
   std::string commit;
   Manifest& manifest;
-  UniqueFd lock;
+  FolderLock lock;
   const std::atomic<bool> never{false};
   uint64_t fetched_before = 0;
 
@@ -79,112 +66,46 @@ struct Downloader::State {
 // One call of Fetch.
 class Downloader::Work {
  public:
-  Work(State& state, std::vector<WantedFile> files) : state_(state), options_(state.options) {
-    for (WantedFile& file : files) Add(std::move(file));
-    progress_.files_total = tasks_.size();
-    for (const Job& job : tasks_) {
-      progress_.bytes_total += job.task.BytesWanted();
-      progress_.bytes_done += job.task.BytesWanted() - job.task.BytesMissing();
+  Work(State& state, std::vector<WantedFile> files)
+      : state_(state),
+        options_(state.options),
+        board_(state.stop(), options_.connections, options_.most_blocks_a_request) {
+    for (WantedFile& file : files) {
+      const auto make = [&] {
+        return DownloadTask(options_.folder, file.remote, file.blocks, state_.commit,
+                            file.block_bytes != 0 ? file.block_bytes : options_.block_bytes);
+      };
+      const auto reading = [&] {
+        if (file.remote.bytes < kLargeFile || !options_.note) return;
+        options_.note(fmt::format("{}: is there; comparing it with its hash", file.remote.name));
+      };
+      if (IsPresent(options_.folder, make(), state_.commit, state_.manifest, state_.stop(),
+                    reading)) {
+        continue;
+      }
+      board_.Add(make(), file.finish);
     }
   }
 
-  uint64_t BytesMissing() const {
-    uint64_t bytes = 0;
-    for (const Job& job : tasks_) bytes += job.task.BytesMissing();
-    return bytes;
-  }
+  uint64_t BytesMissing() const { return board_.BytesMissing(); }
 
   void Run() {
     CheckSpace();
     std::vector<std::thread> threads;
-    const auto start = [&](auto body) {
-      ++running_;
-      threads.emplace_back([this, body] { Guarded(body); });
+    const auto start = [&](void (Work::*body)()) {
+      board_.WorkerStarts();
+      threads.emplace_back([this, body] { board_.Guard([this, body] { (this->*body)(); }); });
     };
-    {
-      const std::lock_guard lock(mutex_);
-      for (size_t i = 0; i < kHashers; ++i) start([this] { Hash(); });
-      for (size_t i = 0; i < options_.connections; ++i) start([this] { Connect(); });
-    }
+    for (size_t i = 0; i < kFollowers; ++i) start(&Work::Follow);
+    for (size_t i = 0; i < options_.connections; ++i) start(&Work::Connect);
     Watch();
     for (std::thread& thread : threads) thread.join();
-    state_.fetched_before += progress_.bytes_fetched;
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-    if (state_.stop().load()) Fail(ErrorKind::kInterrupted, "interrupted");
+    state_.fetched_before += board_.progress().bytes_fetched;
+    board_.RethrowFailure();
+    if (board_.Stopped()) Fail(ErrorKind::kInterrupted, "interrupted");
   }
 
  private:
-  struct Job {
-    DownloadTask task;
-    bool finish = true;
-    bool hashing = false;
-  };
-  // A file that is there under its own name: as it should be, or to be taken up, or to be replaced.
-  void Add(WantedFile file) {
-    const auto make = [&] {
-      return DownloadTask(options_.folder, file.remote, file.blocks, state_.commit,
-                          options_.block_bytes);
-    };
-    const DownloadTask look = make();
-    std::error_code error;
-    const bool there = fs::is_regular_file(fs::symlink_status(look.path(), error)) &&
-                       fs::file_size(look.path(), error) == file.remote.bytes;
-    if (there && IsKnownGood(look)) return;
-    if (there && look.whole() && Adopt(look)) return;
-    tasks_.push_back({make(), file.finish, false});
-  }
-
-  bool IsKnownGood(const DownloadTask& task) {
-    const ManifestFile* known = state_.manifest.Find(task.remote().name);
-    if (known == nullptr || known->bytes != task.remote().bytes) return false;
-    if (known->sha256.empty()) {
-      // A part of it is there; whether enough of it, the sums say.
-      const auto sums = BlockSums::Load(SumsPath(options_.folder, task.remote().name));
-      if (!sums || sums->source() != task.sums().source()) return false;
-      for (size_t block = 0; block < sums->blocks(); ++block) {
-        if (task.Wanted(block) && !sums->Has(block)) return TakeUp(task);
-      }
-      return true;
-    }
-    const auto& hash = task.remote().hash;
-    if (hash && hash->kind == DigestKind::kSha256) return hash->hex == known->sha256;
-    return state_.manifest.commit == state_.commit;
-  }
-
-  // A file of which more is wanted goes back to being partial.
-  static bool TakeUp(const DownloadTask& task) {
-    std::error_code error;
-    fs::rename(task.path(), task.partial(), error);
-    if (error) {
-      Fail(ErrorKind::kIo, "{}: cannot rename to {}: {}", task.path().string(),
-           task.partial().string(), error.message());
-    }
-    return false;
-  }
-
-  // A file from elsewhere (or of an older commit) that has the right content is kept.
-  bool Adopt(const DownloadTask& task) {
-    const auto& hash = task.remote().hash;
-    const ManifestFile* known = state_.manifest.Find(task.remote().name);
-    if (!hash || (known != nullptr && known->sha256.empty())) return false;
-    FileCheckRequest request;
-    request.path = task.path();
-    request.digests = {hash->kind, DigestKind::kSha256};
-    request.sums = task.sums().blocks() > 1;
-    std::atomic<uint64_t> read{0};
-    const FileCheckResult result = CheckFile(request, read, state_.stop());
-    if (result.digests[0] != hash->hex) return false;
-    if (result.sums) {
-      BlockSums sums(result.bytes, result.digests[1], result.sums->block_bytes());
-      for (size_t block = 0; block < sums.blocks(); ++block)
-        sums.Set(block, result.sums->sum(block));
-      sums.Save(SumsPath(options_.folder, task.remote().name));
-    }
-    state_.manifest.Set({task.remote().name, result.bytes, result.digests[1]});
-    state_.manifest.Save(options_.folder);
-    return true;
-  }
-
   void CheckSpace() const {
     std::error_code error;
     const fs::space_info space = fs::space(options_.folder, error);
@@ -194,288 +115,69 @@ class Downloader::Work {
          options_.folder.string(), FormatByteSize(needed), FormatByteSize(space.available));
   }
 
-  bool Over() const {
-    return failure_ != nullptr || state_.stop().load() || done_ == tasks_.size();
-  }
-
-  template <typename Body>
-  void Guarded(const Body& body) {
-    try {
-      body();
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (failure_ == nullptr) failure_ = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    --running_;
-    changed_.notify_all();
-  }
-
   void Watch() {
     Clock::time_point synced = Clock::now();
-    std::unique_lock lock(mutex_);
-    while (running_ > 0) {
-      changed_.wait_for(lock, kTick);
-      const DownloadProgress now = progress_;
-      lock.unlock();
-      if (options_.progress) options_.progress(now);
-      if (Clock::now() - synced > kSyncInterval) {
-        synced = Clock::now();
-        SyncOpenTasks();
-      }
-      lock.lock();
-      if (state_.stop().load()) changed_.notify_all();
+    while (const auto progress = board_.Watch()) {
+      if (options_.progress) options_.progress(*progress);
+      if (Clock::now() - synced <= kSyncInterval) continue;
+      board_.SyncOpenFiles();
+      synced = Clock::now();
     }
   }
 
-  void SyncOpenTasks() {
-    for (Job& job : tasks_) {
-      const std::lock_guard lock(mutex_);
-      if (!job.task.done && job.task.open()) job.task.Sync();
-    }
-  }
-
-  // ---- connections
-
-  struct Assignment {
-    Job* job = nullptr;
-    BlockRun run;
-    bool whole = false;  // read from the beginning, since the server knows no ranges
-  };
-
-  // Waits for something to fetch; nothing once there will be none.
-  std::optional<Assignment> Next() {
-    std::unique_lock lock(mutex_);
-    while (!Over()) {
-      if (Clock::now() < hold_until_) {
-        changed_.wait_for(lock, std::min<Clock::duration>(hold_until_ - Clock::now(), kTick));
-        continue;
-      }
-      for (Job& job : tasks_) {
-        DownloadTask& task = job.task;
-        if (task.done || task.HasAllWanted() || task.read_whole_now) continue;
-        const size_t share = task.missing_blocks() / (2 * options_.connections);
-        const size_t most = std::clamp(share, std::min(kLeastRun, options_.most_blocks_a_request),
-                                       options_.most_blocks_a_request);
-        const auto run = task.Take(task.no_ranges ? task.sums().blocks() : most);
-        if (!run) continue;
-        task.Open();
-        task.read_whole_now = task.no_ranges;
-        return Assignment{&job, *run, task.no_ranges};
-      }
-      changed_.wait_for(lock, kTick);
-    }
-    return std::nullopt;
+  void Follow() {
+    FollowerOptions follow;
+    follow.note = options_.note;
+    follow.finished = [this](const RemoteFile& file, const std::string& sha256) {
+      state_.manifest.Set({file.name, file.bytes, sha256});
+      state_.manifest.Save(options_.folder);
+    };
+    FollowFiles(board_, follow);
   }
 
   void Connect() {
     HttpClient client(options_.http);
     unsigned failures = 0;
     std::mt19937 random{std::random_device()()};
-    while (auto next = Next()) {
-      const Outcome outcome = FetchRun(client, *next);
-      {
-        const std::lock_guard lock(mutex_);
-        next->job->task.GiveBack(next->run);
-        if (next->whole) next->job->task.read_whole_now = false;
-        changed_.notify_all();
-      }
-      if (outcome.whole || outcome.yield || state_.stop().load()) {
-        failures = outcome.whole ? 0 : failures;
-        continue;
-      }
-      if (outcome.fatal) Fail(outcome.kind, "{}: {}", next->job->task.remote().name, outcome.what);
+    while (auto next = board_.Next()) {
+      const FetchOutcome outcome = FetchRun(client, *next);
+      board_.GiveBack(*next);
+      if (outcome.whole) failures = 0;
+      if (outcome.whole || outcome.yield || board_.Stopped()) continue;
+      const std::string& name = next->job->task.remote().name;
+      if (outcome.fatal) Fail(outcome.kind, "{}: {}", name, outcome.what);
       failures = outcome.progress ? 1 : failures + 1;
       if (failures > options_.retries) {
         Fail(outcome.kind,
              "{}: {}; given up after {} tries. What is there is kept: the same command goes on",
-             next->job->task.remote().name, outcome.what, failures);
+             name, outcome.what, failures);
       }
-      Pause(failures, outcome, random);
+      auto pause = PauseAfter(failures, options_.first_pause, outcome.pause);
+      pause += pause * std::uniform_int_distribution<int>(0, 25)(random) / 100;
+      board_.Pause(pause,
+                   fmt::format("{}; trying again in {:.0f} s", outcome.what,
+                               std::chrono::duration<double>(pause).count()),
+                   outcome.pause.has_value());  // what is asked of one is asked of all
     }
   }
 
-  void Pause(unsigned failures, const Outcome& outcome, std::mt19937& random) {
-    auto pause = options_.first_pause * (uint64_t{1} << std::min(failures - 1, 10U));
-    pause = std::min<std::chrono::milliseconds>(pause, kLongestPause);
-    pause += pause * std::uniform_int_distribution<int>(0, 25)(random) / 100;
-    if (outcome.pause) {
-      pause =
-          std::max<std::chrono::milliseconds>(pause, std::min(*outcome.pause, kLongestAskedPause));
-    }
-    std::unique_lock lock(mutex_);
-    const std::string trouble = fmt::format("{}; trying again in {:.0f} s", outcome.what,
-                                            std::chrono::duration<double>(pause).count());
-    progress_.trouble = trouble;
-    // A server that asks for time asks it of all connections.
-    if (outcome.pause)
-      hold_until_ =
-          std::max<Clock::time_point>(hold_until_, Clock::now() + std::chrono::milliseconds(pause));
-    const Clock::time_point end = Clock::now() + pause;
-    while (!Over() && Clock::now() < end) {
-      changed_.wait_for(lock, std::min<Clock::duration>(end - Clock::now(), kTick));
-    }
-    if (progress_.trouble == trouble) progress_.trouble.clear();
-  }
-
-  // Takes the bytes of one response and makes blocks of them.
-  class Receiver {
-   public:
-    Receiver(Work& work, Assignment& assignment)
-        : work_(work),
-          assignment_(assignment),
-          task_(assignment.job->task),
-          begin_(assignment.whole ? 0 : task_.sums().OffsetOf(assignment.run.first)),
-          end_(assignment.whole ? task_.remote().bytes : EndOf(assignment.run.end - 1)),
-          position_(begin_) {}
-
-    // Nothing: the whole file.
-    std::optional<HttpRequest::Range> range() const {
-      if (begin_ == 0 && end_ == task_.remote().bytes) return std::nullopt;
-      return HttpRequest::Range{begin_, end_ - 1};
-    }
-    bool complete() const { return position_ == end_; }
-    uint64_t missing() const { return end_ - position_; }
-    Outcome outcome;
-
-    // Whether the response is what was asked for.
-    bool Begin(const HttpReply& reply) {
-      const uint64_t size = task_.remote().bytes;
-      if (reply.status == 200 && range() && !TakeWhole()) return false;
-      uint64_t total = reply.content_length.value_or(size);
-      uint64_t length = size;
-      if (reply.status == 206) {
-        if (!reply.content_range) return Refuse("the server does not say which bytes it sends");
-        total = reply.content_range->total;
-        length = reply.content_range->last - reply.content_range->first + 1;
-      }
-      if (total != size) {
-        return Changed(fmt::format("it is {} bytes long now, not {}", total, size));
-      }
-      if (reply.status == 206 &&
-          (reply.content_range->first != begin_ || reply.content_range->last >= end_)) {
-        return Refuse("the server sends other bytes than it was asked for");
-      }
-      if (reply.content_length && *reply.content_length != length) {
-        return Refuse("the server contradicts itself about how much it sends");
-      }
-      return CheckTag(reply);
-    }
-
-    bool Take(std::span<const std::byte> data) {
-      while (!data.empty()) {
-        if (position_ >= end_) return Refuse("the server sends more than it was asked for");
-        const size_t block = position_ / task_.sums().block_bytes();
-        const size_t n = std::min<uint64_t>(data.size(), EndOf(block) - position_);
-        block_.insert(block_.end(), data.begin(), data.begin() + n);
-        position_ += n;
-        data = data.subspan(n);
-        if (position_ == EndOf(block)) Complete(block);
-      }
-      return !work_.state_.stop().load();
-    }
-
-   private:
-    uint64_t EndOf(size_t block) const {
-      return task_.sums().OffsetOf(block) + task_.sums().BytesOf(block);
-    }
-
-    bool Refuse(std::string what) {
-      outcome.what = std::move(what);
-      return false;
-    }
-
-    // The file that the server has is no longer the one that was begun. Where no hash would tell,
-    // what is there may not be mixed with what comes later.
-    bool Changed(const std::string& what) {
-      outcome.fatal = true;
-      outcome.kind = ErrorKind::kRun;
-      outcome.what = "has changed on the server: " + what +
-                     "; ask again (kimi_k3 pull) for what the repository holds now";
-      const std::lock_guard lock(work_.mutex_);
-      if (!task_.remote().hash) task_.MarkAllMissing();
-      return false;
-    }
-
-    // The server knows no ranges: the first connection that finds out reads from the beginning.
-    bool TakeWhole() {
-      const std::lock_guard lock(work_.mutex_);
-      if (std::exchange(task_.no_ranges, true)) {
-        outcome.yield = true;
-        return false;
-      }
-      task_.read_whole_now = true;
-      assignment_.whole = true;
-      begin_ = 0;
-      end_ = task_.remote().bytes;
-      position_ = 0;
-      return true;
-    }
-
-    bool CheckTag(const HttpReply& reply) {
-      std::string tag = Unquoted(reply.Header("x-linked-etag"));
-      if (tag.empty()) tag = Unquoted(reply.Header("etag"));
-      const auto& hash = task_.remote().hash;
-      if (hash && IsHexDigest(tag, hash->kind) && tag != hash->hex) {
-        return Changed("its hash is another one");
-      }
-      {
-        const std::lock_guard lock(work_.mutex_);
-        if (task_.etag.empty()) task_.etag = tag;
-        if (tag.empty() || task_.etag == tag) return true;
-      }
-      return Changed("its ETag is another one");
-    }
-
-    void Complete(size_t block) {
-      bool needed = false;
-      {
-        const std::lock_guard lock(work_.mutex_);
-        needed = task_.BeginWrite(block);
-      }
-      const size_t bytes = block_.size();
-      const uint64_t sum = needed ? SumOfBlock(block_) : 0;
-      if (needed) task_.WriteBlock(block, block_);
-      block_.clear();
-      if (!needed) return;
-      outcome.progress = true;
-      const std::lock_guard lock(work_.mutex_);
-      task_.MarkPresent(block, sum);
-      work_.progress_.bytes_done += bytes;
-      work_.progress_.bytes_fetched += bytes;
-      work_.progress_.trouble.clear();
-      work_.changed_.notify_all();
-    }
-
-    Work& work_;
-    Assignment& assignment_;
-    DownloadTask& task_;
-    uint64_t begin_;
-    uint64_t end_;
-    uint64_t position_;
-    std::vector<std::byte> block_;
-  };
-
-  Outcome FetchRun(HttpClient& client, Assignment& assignment) {
-    DownloadTask& task = assignment.job->task;
-    Receiver receiver(*this, assignment);
-    const HttpRequest request{FileUrl(state_.address, state_.commit, task.remote().name),
-                              state_.address.token, receiver.range()};
+  FetchOutcome FetchRun(HttpClient& client, DownloadAssignment& assignment) {
+    ResponseReceiver receiver(board_, assignment);
+    const HttpRequest request{
+        FileUrl(state_.address, state_.commit, assignment.job->task.remote().name),
+        state_.address.token, receiver.range()};
     const HttpReply reply = client.Get(
         request, [&](const HttpReply& r) { return receiver.Begin(r); },
         [&](std::span<const std::byte> data) { return receiver.Take(data); });
-    Outcome outcome = std::move(receiver.outcome);
-    if (outcome.fatal || outcome.yield || !outcome.what.empty()) return outcome;
-    const bool body = reply.status == 200 || reply.status == 206;
-    if (body && receiver.complete()) {
-      outcome.whole = true;
-      return outcome;
-    }
-    if (!body) {
+    FetchOutcome outcome = receiver.outcome();
+    if (outcome.yield || !outcome.what.empty()) return outcome;
+    if (reply.status != 200 && reply.status != 206) {
       outcome.what = DescribeStatus(reply, state_.address);
       outcome.fatal = !MayWorkLater(reply);
       if (outcome.fatal) outcome.kind = ErrorKind::kRun;
       outcome.pause = RetryAfter(reply.Header("retry-after"));
+    } else if (receiver.complete()) {
+      outcome.whole = true;
     } else {
       outcome.what = reply.error.empty()
                          ? fmt::format("the answer ended {} bytes too early", receiver.missing())
@@ -484,142 +186,15 @@ class Downloader::Work {
     return outcome;
   }
 
-  // ---- hashing, behind the connections
-
-  void Hash() {
-    for (;;) {
-      Job* job = nullptr;
-      {
-        std::unique_lock lock(mutex_);
-        for (Job& candidate : tasks_) {
-          if (!candidate.hashing) {
-            job = &candidate;
-            break;
-          }
-        }
-        if (job == nullptr || Over()) return;
-        job->hashing = true;
-        job->task.Open();
-      }
-      while (!Follow(*job)) {
-      }
-      const std::lock_guard lock(mutex_);
-      if (failure_ != nullptr || state_.stop().load()) return;
-      ++done_;
-      ++progress_.files_done;
-      changed_.notify_all();
-    }
-  }
-
-  // Waits until the block is there; false where everything is over.
-  bool Await(DownloadTask& task, size_t block) {
-    std::unique_lock lock(mutex_);
-    while (!task.Has(block)) {
-      if (failure_ != nullptr || state_.stop().load()) return false;
-      changed_.wait_for(lock, kTick);
-    }
-    return failure_ == nullptr && !state_.stop().load();
-  }
-
-  // Reads the file as it grows, to its end, checks and finishes it. False: once more.
-  bool Follow(Job& job) {
-    DownloadTask& task = job.task;
-    Digest sha256(DigestKind::kSha256);
-    std::optional<Digest> other;
-    const auto& hash = task.remote().hash;
-    if (hash && hash->kind != DigestKind::kSha256) {
-      other = BeginDigest(hash->kind, task.remote().bytes);
-    }
-    std::vector<std::byte> data;
-    for (size_t block = 0; block < task.sums().blocks(); ++block) {
-      if (!task.Wanted(block)) continue;
-      if (!Await(task, block)) return true;
-      data.resize(task.sums().BytesOf(block));
-      task.ReadBlock(block, data);
-      bool fresh = false;
-      uint64_t sum = 0;
-      {
-        const std::lock_guard lock(mutex_);
-        fresh = task.Fresh(block);
-        sum = task.sums().sum(block);
-      }
-      if (!fresh && SumOfBlock(data) != sum) {
-        const std::lock_guard lock(mutex_);
-        task.MarkMissing(block);
-        progress_.bytes_done -= data.size();
-        changed_.notify_all();
-        --block;  // wait for it again
-        continue;
-      }
-      if (!task.whole()) continue;
-      sha256.Update(data);
-      if (other) other->Update(data);
-    }
-    const std::string hex = task.whole() ? sha256.Finish() : std::string();
-    if (task.whole() && hash && (other ? other->Finish() : hex) != hash->hex) {
-      StartAgain(task, hex);
-      return false;
-    }
-    const std::lock_guard lock(mutex_);
-    if (job.finish) {
-      task.Finish(hex);
-      state_.manifest.Set({task.remote().name, task.remote().bytes, hex});
-      state_.manifest.Save(options_.folder);
-    }
-    task.done = true;
-    return true;
-  }
-
-  void StartAgain(DownloadTask& task, const std::string& hex) {
-    const std::lock_guard lock(mutex_);
-    if (++task.restarts > 1) {
-      Fail(ErrorKind::kRun,
-           "{}: its SHA-256 is {}, fetched twice, but the repository promises {}: the server gives "
-           "something else than it should",
-           task.remote().name, hex, task.remote().hash->hex);
-    }
-    if (options_.note) {
-      options_.note(
-          fmt::format("{}: does not have the hash that the repository promises: fetched "
-                      "once more",
-                      task.remote().name));
-    }
-    progress_.bytes_done -= task.remote().bytes;
-    task.MarkAllMissing();
-    changed_.notify_all();
-  }
-
   State& state_;
   const DownloadOptions& options_;
-  std::deque<Job> tasks_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  DownloadProgress progress_;
-  size_t done_ = 0;
-  size_t running_ = 0;
-  std::exception_ptr failure_;
-  Clock::time_point hold_until_;  // no request before
+  DownloadBoard board_;
 };
 
 Downloader::Downloader(DownloadOptions options, RepositoryAddress address, std::string commit,
                        Manifest& manifest)
     : state_(std::make_unique<State>(std::move(options), std::move(address), std::move(commit),
-                                     manifest)) {
-  const fs::path own = PlaceInFolder(state_->options.folder, kOwnFolder);
-  std::error_code error;
-  fs::create_directories(own, error);
-  if (error) Fail(ErrorKind::kIo, "{}: cannot make the folder: {}", own.string(), error.message());
-  const fs::path path = own / "lock";
-  state_->lock = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!state_->lock.valid()) {
-    Fail(ErrorKind::kIo, "{}: cannot write: {}", path.string(),
-         std::generic_category().message(errno));
-  }
-  if (flock(state_->lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    Fail(ErrorKind::kIo, "{}: another kimi_k3 downloads into this folder",
-         state_->options.folder.string());
-  }
-}
+                                     manifest)) {}
 
 Downloader::~Downloader() = default;
 
@@ -644,16 +219,13 @@ std::string Downloader::GetText(const std::string& url, uint64_t most_bytes) {
     if (failures > state_->options.retries) {
       Fail(ErrorKind::kIo, "{}; given up after {} tries", what, failures);
     }
-    auto pause = std::min<std::chrono::milliseconds>(
-        state_->options.first_pause * (uint64_t{1} << std::min(failures - 1, 10U)), kLongestPause);
-    if (const auto asked = RetryAfter(reply.Header("retry-after"))) {
-      pause = std::max<std::chrono::milliseconds>(pause, std::min(*asked, kLongestAskedPause));
-    }
+    const auto pause =
+        PauseAfter(failures, state_->options.first_pause, RetryAfter(reply.Header("retry-after")));
     if (state_->options.note && failures == 1) {
       state_->options.note(fmt::format("{}; trying again", what));
     }
     const Clock::time_point end = Clock::now() + pause;
-    while (Clock::now() < end && !stop.load()) std::this_thread::sleep_for(kTick / 4);
+    while (Clock::now() < end && !stop.load()) std::this_thread::sleep_for(kTick);
   }
 }
 

@@ -6,24 +6,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "fetch/block_sums.h"
+#include "checkpoint/block_sums.h"
+#include "fetch/download_board.h"
 #include "fetch/http_client.h"
 #include "fetch/manifest.h"
 #include "fetch/repository.h"
 
 namespace kimi_k3 {
-
-struct DownloadProgress {
-  uint64_t bytes_done = 0;     // of what is wanted, earlier runs included
-  uint64_t bytes_total = 0;    // that are wanted
-  uint64_t bytes_fetched = 0;  // by this run
-  size_t files_done = 0;
-  size_t files_total = 0;
-  std::string trouble;  // what a connection waits for; empty where all goes well
-};
 
 struct DownloadOptions {
   std::filesystem::path folder;
@@ -41,6 +34,7 @@ struct DownloadOptions {
 struct WantedFile {
   RemoteFile remote;
   std::vector<bool> blocks;
+  uint64_t block_bytes = 0;  // of `blocks`; 0: as DownloadOptions has it
   // Give the file its name once what is wanted is there; else it stays partial.
   bool finish = true;
 };

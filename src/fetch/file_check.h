@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fetch/block_sums.h"
+#include "checkpoint/block_sums.h"
 #include "fetch/digest.h"
 
 namespace kimi_k3 {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <mutex>
@@ -19,7 +20,8 @@ namespace kimi_k3 {
 namespace {
 
 constexpr int kMostRedirects = 10;
-constexpr long kBytesASecondThatStall = 1;
+constexpr size_t kMostHeaderLines = 1000;  // of a response
+constexpr long kBytesASecondThatStall = 1000;
 constexpr const char* kAgent = "kimi_k3";
 
 std::optional<uint64_t> Number(std::string_view text) {
@@ -70,6 +72,29 @@ std::string Resolve(const std::string& base, const std::string& location) {
   return PartOf(url.get(), CURLUPART_URL, 0);
 }
 
+// A file of certificate authorities in place of the system's; empty: the system's.
+std::string AuthorityFile() {
+  for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return {};
+}
+
+// What to do about a server whose identity cannot be proved; empty for other failures.
+std::string CertificateAdvice(CURLcode code) {
+  if (code == CURLE_SSL_CACERT_BADFILE) {
+    const std::string file = AuthorityFile();
+    if (file.empty()) return "install the package ca-certificates";
+    return fmt::format("SSL_CERT_FILE or CURL_CA_BUNDLE names {}, which cannot be used", file);
+  }
+  if (code != CURLE_PEER_FAILED_VERIFICATION) return {};
+  return "the server cannot prove who it is, so nothing is fetched from it: is the clock right, "
+         "the "
+         "address, the package ca-certificates installed? A private authority is trusted where "
+         "SSL_CERT_FILE names the file of its certificate";
+}
+
 bool IsRedirect(long status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
@@ -99,10 +124,12 @@ struct HttpClient::State {
   FunctionRef<bool(const HttpReply&)>* begin = nullptr;
   FunctionRef<bool(std::span<const std::byte>)>* body = nullptr;
   bool begun = false;
+  size_t header_lines = 0;
   std::exception_ptr thrown;
 
   static size_t OnHeader(char* data, size_t size, size_t count, void* self) {
     auto& state = *static_cast<State*>(self);
+    if (++state.header_lines > kMostHeaderLines) return 0;
     std::string_view line(data, size * count);
     while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
     if (line.starts_with("HTTP/")) {  // a response begins; an interim one may come before it
@@ -154,6 +181,7 @@ struct HttpClient::State {
   // One request without following redirects.
   void Send(const std::string& url, const HttpRequest& request, bool with_token) {
     begun = false;
+    header_lines = 0;
     reply->error.clear();
     reply->status = 0;
     curl_easy_reset(curl);
@@ -185,6 +213,8 @@ struct HttpClient::State {
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, kBytesASecondThatStall);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.stall_time.count()));
     curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 256L * 1024);
+    const std::string authorities = AuthorityFile();
+    if (!authorities.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
     std::string range;
     if (request.range) {
       range = fmt::format("{}-{}", request.range->first, request.range->last);
@@ -196,8 +226,12 @@ struct HttpClient::State {
     if (code == CURLE_ABORTED_BY_CALLBACK) reply->stopped = true;
     if (code == CURLE_OK) return;
     reply->error = code == CURLE_OPERATION_TIMEDOUT && reply->status != 0
-                       ? fmt::format("nothing came for {} s", options.stall_time.count())
+                       ? fmt::format("hardly anything came for {} s", options.stall_time.count())
                        : std::string(text[0] != '\0' ? text.data() : curl_easy_strerror(code));
+    if (const std::string advice = CertificateAdvice(code); !advice.empty()) {
+      reply->error += "; " + advice;
+      reply->hopeless = true;
+    }
   }
 };
 
@@ -214,6 +248,7 @@ HttpReply HttpClient::Get(const HttpRequest& request, FunctionRef<bool(const Htt
   std::string url = request.url;
   if (home.empty()) {
     reply.error = "not an http or https address";
+    reply.hopeless = true;
     return reply;
   }
   for (int redirects = 0;; ++redirects) {
@@ -223,6 +258,7 @@ HttpReply HttpClient::Get(const HttpRequest& request, FunctionRef<bool(const Htt
     const std::string origin = OriginOf(target);
     if (redirects == kMostRedirects || origin.empty() ||
         (url.starts_with("https:") && !origin.starts_with("https:"))) {
+      reply.hopeless = true;
       reply.error = redirects == kMostRedirects ? "redirected too often"
                     : origin.empty()            ? "redirected to something that is no web address"
                                                 : "redirected from https to http";

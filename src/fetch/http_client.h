@@ -47,10 +47,13 @@ struct HttpReply {
   std::optional<uint64_t> content_length;  // of the last response
   std::string error;                       // of the transport; empty where the body came whole
   bool stopped = false;                    // by *stop or by a body that was refused
+  bool hopeless = false;                   // the same request will fail in the same way
   std::string Header(const std::string& name) const;
 };
 
-// One connection that is kept open between requests to the same host. Not thread-safe.
+// One connection that is kept open between requests to the same host. Certificates are checked
+// against the system's authorities, or those in the file that SSL_CERT_FILE or CURL_CA_BUNDLE
+// names. Not thread-safe.
 class HttpClient {
  public:
   explicit HttpClient(HttpOptions options);

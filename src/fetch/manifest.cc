@@ -21,14 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::string_view kManifestName = "manifest.json";
 constexpr std::string_view kFormat = "kimi_k3 manifest 1";
 constexpr uint64_t kLongest = uint64_t{64} << 20;
 
+constexpr std::string_view kRemedy =
+    "remove it, then kimi_k3 pull or kimi_k3 verify --write-hashes makes it anew";
+
 [[noreturn]] void Refuse(const fs::path& path, const std::string& what) {
-  Fail(ErrorKind::kCheckpoint,
-       "{}: {}; remove it, then kimi_k3 pull or kimi_k3 verify --write-hashes makes it anew",
-       path.string(), what);
+  Fail(ErrorKind::kCheckpoint, "{}: {}; {}", path.string(), what, kRemedy);
 }
 
 std::string TextField(const json& object, const char* name, const fs::path& path) {
@@ -63,7 +63,13 @@ std::optional<Manifest> Manifest::Load(const fs::path& folder) {
   const fs::path path = folder / kOwnFolder / kManifestName;
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return std::nullopt;
-  const json root = ParseStrictJson(ReadTextFile(path, kLongest), path.string());
+  json root;
+  try {
+    root = ParseStrictJson(ReadTextFile(path, kLongest), path.string());
+  } catch (const Error& problem) {
+    if (problem.kind() != ErrorKind::kCheckpoint) throw;
+    Fail(ErrorKind::kCheckpoint, "{}; {}", problem.what(), kRemedy);
+  }
   if (!root.is_object() || TextField(root, "format", path) != kFormat) {
     Refuse(path, "is not a manifest of this program");
   }
@@ -119,12 +125,14 @@ void Manifest::Set(ManifestFile file) {
   }
 }
 
-fs::path SumsPath(const fs::path& folder, std::string_view name) {
-  return folder / kOwnFolder / (FlatName(name) + ".sums");
-}
-
 std::map<std::string, ExpectedHash> ReadHashList(const fs::path& file) {
-  std::istringstream text(ReadTextFile(file, kLongest));
+  std::istringstream text;
+  try {
+    text.str(ReadTextFile(file, kLongest));
+  } catch (const Error& problem) {  // it is no part of the checkpoint
+    Fail(problem.kind() == ErrorKind::kCheckpoint ? ErrorKind::kUsage : problem.kind(), "{}",
+         problem.what());
+  }
   std::map<std::string, ExpectedHash> hashes;
   std::string line;
   for (size_t number = 1; std::getline(text, line); ++number) {

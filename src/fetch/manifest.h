@@ -9,12 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/fetched_part.h"
 #include "fetch/digest.h"
 
 namespace kimi_k3 {
-
-// The program's own folder inside a model's folder.
-inline constexpr std::string_view kOwnFolder = ".kimi_k3";
 
 struct ManifestFile {
   std::string name;  // relative to the folder
@@ -37,9 +35,6 @@ struct Manifest {
   // Adds the file or replaces what was known of it.
   void Set(ManifestFile file);
 };
-
-// Where the sums of a file's blocks are kept: .kimi_k3/NAME.sums, with %2F for each slash.
-std::filesystem::path SumsPath(const std::filesystem::path& folder, std::string_view name);
 
 // Hashes by file name in the format of sha256sum ("HASH  NAME" or "HASH *NAME" a line). Throws
 // Error(kUsage) naming the line that is not of this form, or a name that leads out of a folder.

@@ -19,6 +19,7 @@
 #include "checkpoint/shard_header.h"
 #include "checkpoint/tensor_listing.h"
 #include "fetch/file_check.h"
+#include "fetch/folder_lock.h"
 #include "fetch/safe_name.h"
 
 namespace kimi_k3 {
@@ -100,7 +101,9 @@ class Puller {
   void CheckFolder() const {
     std::error_code error;
     const fs::file_status status = fs::status(options_.download.folder, error);
-    if (fs::exists(status) && !fs::is_directory(status)) {
+    const bool dangling =
+        !fs::exists(status) && fs::is_symlink(fs::symlink_status(options_.download.folder, error));
+    if (dangling || (fs::exists(status) && !fs::is_directory(status))) {
       Fail(ErrorKind::kUsage, "{}: is no folder", options_.download.folder.string());
     }
   }
@@ -115,7 +118,7 @@ class Puller {
   std::vector<WantedFile> Files(bool shards) const {
     std::vector<WantedFile> files;
     for (const RemoteFile& file : report_.listing) {
-      if (IsShard(file) == shards) files.push_back({file, {}, true});
+      if (IsShard(file) == shards) files.push_back({file, {}, 0, true});
     }
     return files;
   }
@@ -147,12 +150,19 @@ class Puller {
 
   uint64_t BytesOf(const WantedFile& file) const {
     if (file.blocks.empty()) return file.remote.bytes;
-    const BlockSums shape(file.remote.bytes, "", options_.download.block_bytes);
+    const BlockSums shape(file.remote.bytes, "", BlockBytesOf(file.remote));
     uint64_t bytes = 0;
     for (size_t block = 0; block < shape.blocks(); ++block) {
       if (file.blocks[block]) bytes += shape.BytesOf(block);
     }
     return bytes;
+  }
+
+  // What is there of a file stays in the blocks that it came in.
+  uint64_t BlockBytesOf(const RemoteFile& remote) const {
+    const auto sums = BlockSums::Load(SumsPath(options_.download.folder, remote.name));
+    return sums && sums->file_bytes() == remote.bytes ? sums->block_bytes()
+                                                      : options_.download.block_bytes;
   }
 
   void Count(Downloader& downloader, const std::vector<WantedFile>& files) {
@@ -192,7 +202,6 @@ class Puller {
     for (const WantedFile& file : shards) {
       if (names.contains(file.remote.name)) needed.push_back(file);
     }
-    const uint64_t block_bytes = options_.download.block_bytes;
     std::vector<uint64_t> header_bytes(needed.size(), kLengthFieldBytes);
     // First the length of the header, then the header.
     for (int round = 0; round < 2; ++round) {
@@ -202,8 +211,8 @@ class Puller {
         if (remote.bytes < kLengthFieldBytes) {
           Fail(ErrorKind::kRun, "{}: is too short for a shard", remote.name);
         }
-        heads.push_back(
-            {remote, BlocksUpTo(remote, std::min(header_bytes[i], remote.bytes)), false});
+        heads.push_back({remote, BlocksUpTo(remote, std::min(header_bytes[i], remote.bytes)),
+                         BlockBytesOf(remote), false});
       }
       downloader.Fetch(heads);
       for (size_t i = 0; i < needed.size() && round == 0; ++i) {
@@ -212,6 +221,7 @@ class Puller {
     }
     SafetensorsHeaderParser parser;
     for (WantedFile& file : needed) {
+      const uint64_t block_bytes = BlockBytesOf(file.remote);
       const BlockSums shape(file.remote.bytes, "", block_bytes);
       std::vector<bool> blocks(shape.blocks(), false);
       const auto want = [&](uint64_t begin, uint64_t end) {
@@ -226,12 +236,13 @@ class Puller {
       });
       want(0, data);
       file.blocks = std::move(blocks);
+      file.block_bytes = block_bytes;
     }
     return needed;
   }
 
   std::vector<bool> BlocksUpTo(const RemoteFile& remote, uint64_t end) const {
-    const BlockSums shape(remote.bytes, "", options_.download.block_bytes);
+    const BlockSums shape(remote.bytes, "", BlockBytesOf(remote));
     std::vector<bool> blocks(shape.blocks(), false);
     for (size_t block = 0; block < shape.blocks() && shape.OffsetOf(block) < end; ++block) {
       blocks[block] = true;
@@ -315,6 +326,7 @@ class Puller {
 PullReport Pull(const PullOptions& options) { return Puller(options).Run(); }
 
 void PrepareRepair(const fs::path& folder, const std::vector<std::string>& names) {
+  const FolderLock lock(folder);
   std::optional<Manifest> manifest = Manifest::Load(folder);
   if (!manifest) return;
   for (const std::string& name : names) {

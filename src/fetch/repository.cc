@@ -8,6 +8,7 @@
 #include <set>
 #include <system_error>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/problem_list.h"
@@ -22,6 +23,9 @@ using nlohmann::json;
 
 constexpr std::string_view kPublicEndpoint = "https://huggingface.co";
 constexpr uint64_t kLongestToken = 4096;
+// These bound what a list can make the program hold.
+constexpr uint64_t kMostFileBytes = uint64_t{1} << 42;
+constexpr uint64_t kMostBytes = uint64_t{1} << 44;
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -91,8 +95,8 @@ RemoteFile ParseSibling(const json& entry, std::string_view source) {
       lfs.is_object() && lfs.contains("size") ? lfs["size"] : entry.value("size", json());
   if (!size.is_number_unsigned()) Refuse(source, "does not say how long " + file.name + " is");
   file.bytes = size.get<uint64_t>();
-  constexpr uint64_t kMost = uint64_t{1} << 42;  // bounds what a list can make the program hold
-  if (file.bytes >= kMost) Refuse(source, fmt::format("makes {} impossibly long", file.name));
+  if (file.bytes >= kMostFileBytes)
+    Refuse(source, fmt::format("makes {} impossibly long", file.name));
   std::string sha256 = lfs.is_object() ? text(lfs, "sha256") : "";
   if (sha256.empty() && lfs.is_object()) sha256 = text(lfs, "oid");
   if (sha256.starts_with("sha256:")) sha256.erase(0, 7);
@@ -160,6 +164,18 @@ RemoteListing ParseListing(std::string_view text, std::string_view source) {
     }
   }
   std::ranges::sort(listing.files, {}, &RemoteFile::name);
+  uint64_t bytes = 0;
+  for (const RemoteFile& file : listing.files) {
+    bytes += file.bytes;  // of each less than kMostFileBytes, and their number is limited too
+    for (size_t slash = file.name.find('/'); slash != std::string::npos;
+         slash = file.name.find('/', slash + 1)) {
+      const std::string folder = file.name.substr(0, slash);
+      if (seen.contains(folder))
+        Refuse(source, "has both the file " + folder + " and a folder of that name");
+    }
+  }
+  if (bytes > kMostBytes)
+    Refuse(source, "adds up to " + FormatByteSize(bytes) + ", which cannot be");
   return listing;
 }
 
@@ -201,6 +217,7 @@ std::string DescribeStatus(const HttpReply& reply, const RepositoryAddress& addr
 
 bool MayWorkLater(const HttpReply& reply) {
   const long status = reply.status;
+  if (reply.hopeless) return false;
   return status == 0 || status == 200 || status == 206 || status == 408 || status == 425 ||
          status == 429 || status >= 500;
 }

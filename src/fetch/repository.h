@@ -51,7 +51,8 @@ std::string FileUrl(const RepositoryAddress& address, const std::string& commit,
 // Never shows the token.
 std::string DescribeStatus(const HttpReply& reply, const RepositoryAddress& address);
 
-// Whether the same request may work later: the net, 408, 425, 429 and 5xx.
+// Whether the same request may work later: the net, 408, 425, 429 and 5xx; never a server that
+// cannot prove who it is, or redirects where it may not.
 bool MayWorkLater(const HttpReply& reply);
 
 }  // namespace kimi_k3

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "fetch/manifest.h"
+#include "checkpoint/fetched_part.h"
 
 namespace kimi_k3 {
 namespace {
@@ -54,30 +54,23 @@ bool IsSafeName(std::string_view name) {
   }
 }
 
-std::string FlatName(std::string_view name) {
-  std::string flat;
-  for (const char c : name) {
-    if (c == '/') {
-      flat += "%2F";
-    } else if (c == '%') {
-      flat += "%25";
-    } else {
-      flat += c;
-    }
-  }
-  return flat;
-}
-
 fs::path PlaceInFolder(const fs::path& folder, std::string_view name) {
+  const fs::path whole = folder / name;
   fs::path place = folder;
   for (const fs::path& part : fs::path(name)) {
     place /= part;
     std::error_code error;
-    if (fs::is_symlink(fs::symlink_status(place, error))) {
+    const fs::file_status status = fs::symlink_status(place, error);
+    if (fs::is_symlink(status)) {
       Fail(ErrorKind::kIo,
            "{}: is a symbolic link, and what is downloaded may not be written through one; remove "
            "it, or give the folder that it leads to with -o",
            place.string());
+    }
+    const bool file = place == whole && name != kOwnFolder;
+    if (fs::exists(status) && (file ? !fs::is_regular_file(status) : !fs::is_directory(status))) {
+      Fail(ErrorKind::kIo, "{}: is in the way of a {} of the download; move it away",
+           place.string(), file ? "file" : "folder");
     }
   }
   return place;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 namespace kimi_k3 {
@@ -13,11 +12,9 @@ namespace kimi_k3 {
 // in the program's own folder.
 bool IsSafeName(std::string_view name);
 
-// The name as one path component: "%" becomes "%25" and "/" becomes "%2F".
-std::string FlatName(std::string_view name);
-
 // folder / name. Throws Error(kIo) that names the link where a part of the name below the folder is
-// a symbolic link: what is written there could land outside. REQUIRES: IsSafeName(name).
+// a symbolic link: what is written there could land outside; and where a part that must be a folder
+// is something else, or the name itself a folder. REQUIRES: IsSafeName(name).
 std::filesystem::path PlaceInFolder(const std::filesystem::path& folder, std::string_view name);
 
 }  // namespace kimi_k3

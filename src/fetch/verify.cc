@@ -23,6 +23,7 @@
 #include "checkpoint/model_folders.h"
 #include "checkpoint/shard_names.h"
 #include "fetch/file_check.h"
+#include "fetch/folder_lock.h"
 #include "fetch/manifest.h"
 
 namespace kimi_k3 {
@@ -94,6 +95,7 @@ class Verifier {
 
   VerifyReport Run() {
     CheckFolders(options_.folders);
+    if (options_.write_hashes) LockFolders();
     GatherKnown();
     GatherShards();
     for (const auto& [name, item] : items_) {
@@ -111,6 +113,14 @@ class Verifier {
   }
 
  private:
+  // Now, and not when all has been read, is found out whether they can be written to.
+  void LockFolders() {
+    std::set<fs::path> different;
+    for (const fs::path& folder : options_.folders) {
+      if (different.insert(fs::canonical(folder)).second) locks_.emplace_back(folder);
+    }
+  }
+
   void GatherKnown() {
     if (options_.hash_list) {
       for (auto& [name, hash] : ReadHashList(*options_.hash_list)) {
@@ -384,8 +394,6 @@ class Verifier {
         if (found.sums) {
           BlockSums sums(found.bytes, found.sha256, found.sums->block_bytes());
           for (size_t b = 0; b < sums.blocks(); ++b) sums.Set(b, found.sums->sum(b));
-          std::error_code ignored;
-          fs::create_directories(folder / kOwnFolder, ignored);
           sums.Save(SumsPath(folder, name));
         }
         manifest.Set({name, found.bytes, found.sha256});
@@ -404,6 +412,7 @@ class Verifier {
   const std::atomic<bool> never_{false};
   const std::atomic<bool>& stop_;
   Memory memory_;
+  std::vector<FolderLock> locks_;
   std::vector<std::optional<Manifest>> manifests_;  // by folder
   std::string part_;
   std::map<std::string, Item> items_;

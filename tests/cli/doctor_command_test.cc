@@ -38,6 +38,21 @@ TEST(DoctorCommand, WhatItAdvisesRuns) {
   EXPECT_EQ(Program({"/bin/sh", "-c", command}).Finish().exit_code, 0) << command;
 }
 
+TEST(DoctorCommand, OfAPartInAFolderWithAnyName) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(SmallModel(), folder / "a model's folder");
+  const std::vector<std::string> doctor = {"doctor",  "-m",         folder / "a model's folder",
+                                           "--shard", "layers=0-0", "--json"};
+  const ProgramResult result = RunProgram(doctor);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::string command = nlohmann::json::parse(result.out)["command"];
+  EXPECT_THAT(command, HasSubstr("--shard layers=0-0"));
+  command.replace(0, 7, KIMI_K3_PROGRAM);
+  command.replace(command.find("-p TEXT"), 7, "--token-ids 1 -n 2 --quiet");
+  EXPECT_EQ(Program({"/bin/sh", "-c", command}).Finish().exit_code, 0) << command;
+  EXPECT_EQ(RunProgram({"doctor", "--shard", "layers=0-0"}).exit_code, 2);
+}
+
 TEST(DoctorCommand, TriesWhatItSays) {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << std::string(8192, 'x');

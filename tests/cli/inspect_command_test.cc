@@ -76,6 +76,10 @@ TEST(InspectCommand, RefusesMistakesInWords) {
   EXPECT_EQ(gone.exit_code, 3);
   EXPECT_THAT(gone.err, HasSubstr("/nonexistent: does not exist"));
   EXPECT_EQ(RunProgram({"inspect", SmallModel(), "--svg", "/nonexistent/x.svg"}).exit_code, 5);
+  const ProgramResult own =
+      RunProgram({"inspect", SmallModel(), "--svg", SmallModel() + "/config.json"});
+  EXPECT_EQ(own.exit_code, 2);
+  EXPECT_THAT(own.err, HasSubstr("would be replaced"));
 }
 
 // A file that looks like weights and is not named by the index is told of.

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "cli/program.h"
 #include "fetch/digest.h"
 #include "fetch/faulty_server.h"
+#include "fetch/tls_front.h"
 
 namespace kimi_k3 {
 namespace {
@@ -70,6 +72,125 @@ TEST(PullCommand, FetchesShowsAndRefuses) {
             5);
 }
 
+// The trained model as a repository.
+void ServeTinyModel(FaultyServer& server) {
+  for (const auto& entry : std::filesystem::directory_iterator(TinyModel())) {
+    const std::string name = entry.path().filename().string();
+    server.AddFile(name, ReadFile(entry.path().string()), name.ends_with(".safetensors"));
+  }
+}
+
+TEST(PullCommand, APartRunsAsItWouldFromTheWholeModelAndNothingElseRuns) {
+  const TemporaryFolder folder;
+  FaultyServer server;
+  ServeTinyModel(server);
+  const std::vector<std::string> pull = {"pull",       "owner/model", "-o",
+                                         folder / "m", "--block",     "4KiB"};
+  const auto with = [&](std::vector<std::string> command, const std::string& part) {
+    if (!part.empty()) command.insert(command.end(), {"--shard", part});
+    return command;
+  };
+  const auto run = [&](const std::string& model, const std::string& part) {
+    return RunProgram(with({"-m", model, "--token-ids", "5,6,7", "--print-ids", "-n", "6",
+                            "--ignore-eos", "-c", "64", "--memory", "60M"},
+                           part));
+  };
+  const std::string part = "layers=2-5,experts=8-23";
+  ASSERT_EQ(RunProgram(with(pull, part), With(server)).exit_code, 0);
+  EXPECT_LT(server.bytes_sent(), server.TotalSize() / 2);
+  const ProgramResult mine = run(folder / "m", part);
+  EXPECT_EQ(mine.exit_code, 0) << mine.err;
+  EXPECT_EQ(mine.out, run(TinyModel(), part).out);
+  EXPECT_EQ(RunProgram({"verify", folder / "m"}).exit_code, 0);
+  // Everything else needs what was never fetched, which would read as zeros.
+  for (const char* more : {"", "layers=1-5,experts=8-23", "layers=2-6,experts=8-23",
+                           "layers=2-5,experts=7-23", "layers=2-5", "experts=8-23"}) {
+    const ProgramResult refused = run(folder / "m", more);
+    EXPECT_EQ(refused.exit_code, 3) << more;
+    EXPECT_EQ(refused.out, "") << more;
+    EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("never fetched"),
+                                            HasSubstr("--shard layers=2-5,experts=8-23"),
+                                            HasSubstr("kimi_k3 pull")));
+  }
+  for (const char* command : {"plan", "doctor", "bench"}) {
+    EXPECT_EQ(RunProgram({command, "-m", folder / "m"}).exit_code, 3) << command;
+  }
+  const ProgramResult inspected = RunProgram({"inspect", folder / "m"});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_THAT(inspected.err, HasSubstr("never fetched"));
+  // Another part beside it, then the rest.
+  ASSERT_EQ(RunProgram(with(pull, "layers=6-8,experts=0-7"), With(server)).exit_code, 0);
+  EXPECT_EQ(run(folder / "m", part).out, mine.out);
+  EXPECT_EQ(run(folder / "m", "layers=6-8,experts=0-7").exit_code, 0);
+  ASSERT_EQ(RunProgram(pull, With(server)).exit_code, 0);
+  const ProgramResult whole = run(folder / "m", "");
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(whole.out, run(TinyModel(), "").out);
+  EXPECT_LE(server.bytes_sent(), server.TotalSize());  // nothing came twice
+}
+
+TEST(PullCommand, SaysWhatOfAPartIsChecked) {
+  const TemporaryFolder folder;
+  FaultyServer server;
+  ServeTinyModel(server);
+  const ProgramResult pulled = RunProgram(
+      {"pull", "owner/model", "-o", folder / "m", "--shard", "layers=0-1"}, With(server));
+  EXPECT_EQ(pulled.exit_code, 0);
+  EXPECT_THAT(pulled.err, testing::Not(HasSubstr("every file compared")));
+  EXPECT_THAT(pulled.err, HasSubstr("cannot be compared with"));
+}
+
+TEST(PullCommand, OverHttpsTrustsWhomTheUserTrusts) {
+  const TemporaryFolder folder;
+  FaultyServer server;
+  server.AddFile("config.json", "{}", false);
+  server.AddLargeFile("model.safetensors", 3000000, 5);
+  const TlsFront front(server.Endpoint());
+  std::ofstream(folder / "ca.pem") << front.Pem();
+  const std::vector<std::string> pull = {"pull", "owner/model", "-o", folder / "m"};
+  const std::string endpoint = "HF_ENDPOINT=" + front.Endpoint();
+  const ProgramResult refused = RunProgram(pull, With(server, {endpoint, "HF_TOKEN=hush"}));
+  EXPECT_EQ(refused.exit_code, 1);  // and not tried again for minutes
+  EXPECT_THAT(refused.err, HasSubstr("cannot prove who it is"));
+  EXPECT_TRUE(server.requests().empty());
+  const ProgramResult done = RunProgram(
+      pull, With(server, {endpoint, "HF_TOKEN=hush", "SSL_CERT_FILE=" + (folder / "ca.pem")}));
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(SameContent(server, "model.safetensors", folder / "m/model.safetensors"));
+}
+
+TEST(PullCommand, WhereTheDiskTakesNoMoreItSaysSoAndGoesOnLater) {
+  const TemporaryFolder folder;
+  FaultyServer server;
+  server.AddLargeFile("a.safetensors", 200000, 5);
+  server.AddLargeFile("b.safetensors", 3000000, 6);
+  const std::string pull = " pull owner/model --connections 1 -o " + (folder / "m");
+  // No file may grow beyond a megabyte.
+  const ProgramResult full =
+      Program({"/bin/bash", "-c", "ulimit -f 1000; exec " KIMI_K3_PROGRAM + pull}, With(server))
+          .Finish();
+  EXPECT_EQ(full.exit_code, 5) << full.err;
+  EXPECT_THAT(full.err, testing::AllOf(HasSubstr("b.safetensors"), HasSubstr("File too large")));
+  const ProgramResult later =
+      Program({"/bin/bash", "-c", "exec " KIMI_K3_PROGRAM + pull}, With(server)).Finish();
+  EXPECT_EQ(later.exit_code, 0) << later.err;
+  EXPECT_TRUE(SameContent(server, "a.safetensors", folder / "m/a.safetensors"));
+  EXPECT_TRUE(SameContent(server, "b.safetensors", folder / "m/b.safetensors"));
+}
+
+TEST(PullCommand, CtrlCEndsItWhileTheServerDoesNotAnswer) {
+  const TemporaryFolder folder;
+  FaultyServer server;
+  server.AddFile("config.json", "{}", false);
+  server.Misbehave([](const ServedRequest&) {
+    return Fault{.kind = Fault::Kind::kStatus, .status = 503, .retry_after = "300"};
+  });
+  Program program(ProgramCommand({"pull", "owner/model", "-o", folder / "m"}), With(server));
+  program.AwaitError("trying again");
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Finish().exit_code, 130);
+}
+
 // Killed or interrupted thirty times at random places. KIMI_K3_PULL_BYTES makes it as large as one
 // likes.
 TEST(PullCommand, SurvivesThirtyInterruptions) {
@@ -88,9 +209,12 @@ TEST(PullCommand, SurvivesThirtyInterruptions) {
     const std::lock_guard lock(mutex);
     Fault fault;
     if (request.file.empty() || random() % 20 != 0) return fault;
-    const Fault::Kind kinds[] = {Fault::Kind::kDrop, Fault::Kind::kStatus, Fault::Kind::kShort};
-    fault.kind = kinds[random() % 3];
-    fault.bytes = random() % 1000000;
+    using Kind = Fault::Kind;
+    const Kind kinds[] = {Kind::kDrop,  Kind::kStatus, Kind::kShort,      Kind::kLong,
+                          Kind::kDelay, Kind::kStall,  Kind::kWrongRange, Kind::kGarbage};
+    fault.kind = kinds[random() % std::size(kinds)];
+    fault.bytes = random() % (fault.kind == Kind::kDelay ? 200 : 1000000);
+    fault.status = random() % 2 == 0 ? 503 : 429;
     fault.retry_after = "0";
     ++faults;
     return fault;
@@ -98,8 +222,10 @@ TEST(PullCommand, SurvivesThirtyInterruptions) {
   server.SetPace(pace);
   constexpr size_t kConnections = 2;
   const std::vector<std::string> command = {
-      "pull",    "owner/model", "-o", folder / "m", "--connections", std::to_string(kConnections),
-      "--block", "64KiB"};
+      "pull",       "owner/model",   "-o",
+      folder / "m", "--connections", std::to_string(kConnections),
+      "--block",    "64KiB",         "--stall",
+      "1"};
   size_t interruptions = 0;
   for (int round = 0; round < 30; ++round) {
     const uint64_t target = server.bytes_sent() + random() % (bytes / 60);

@@ -231,6 +231,37 @@ TEST(Run, PrintsIdsWhereThereIsNoTokenizerAndSaysSo) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("printing token ids"), HasSubstr("token limit")));
 }
 
+TEST(Run, TellsOnceOfFilesThatItIgnores) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(TinyModel(), folder / "m");
+  std::ofstream(folder / "m/old.safetensors") << "x";
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"-p", "x", "-n", "1"},
+                                                  {"chat", "-n", "1"},
+                                                  {"plan", "--no-measure"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"-m", folder / "m", "-c", "64", "--memory", "60M"});
+    const ProgramResult result = RunProgram(arguments, {.input = "x\n"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const size_t first = result.err.find("old.safetensors: ignored");
+    EXPECT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("old.safetensors: ignored", first + 1), std::string::npos);
+  }
+}
+
+TEST(Run, AMemoryLimitIsNotBlamedOnTheCheckpoint) {
+  // Whatever allocation fails, it is no fault of the files.
+  for (const char* kilobytes : {"1000", "2000", "4000", "8000", "16000"}) {
+    const ProgramResult result =
+        Program({"/bin/bash", "-c", std::string("ulimit -d ") + kilobytes + "; exec \"$0\" \"$@\"",
+                 KIMI_K3_PROGRAM, "-m", TinyModel(), "-p", "x", "-n", "1", "-t", "1", "-c", "64"})
+            .Finish();
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("not valid JSON"))) << kilobytes;
+    if (result.exit_code == 0) continue;
+    EXPECT_EQ(result.exit_code, 4) << kilobytes << result.err;
+    EXPECT_THAT(result.err, HasSubstr("memory"));
+  }
+}
+
 TEST(Run, QuietLeavesStandardErrorEmpty) {
   const ProgramResult result = RunProgram(Small({"-q"}));
   EXPECT_EQ(result.out, "3 18 75 179\n");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace kimi_k3 {
 namespace {
 
@@ -31,6 +33,14 @@ TEST(Digest, KnowsHexadecimal) {
   EXPECT_FALSE(IsHexDigest(hex.substr(1) + "G", DigestKind::kSha256));
   EXPECT_FALSE(IsHexDigest(hex.substr(1) + "A", DigestKind::kSha256));
   EXPECT_NE(DigestLibrary().find("OpenSSL"), std::string::npos);
+}
+
+TEST(Digest, SumsOfBlocksAreNeverZeroAndTellThemApart) {
+  const std::array<std::byte, 4> a{};
+  std::array<std::byte, 4> b{};
+  b[3] = std::byte{1};
+  EXPECT_NE(SumOfBlock(a), 0U);
+  EXPECT_NE(SumOfBlock(a), SumOfBlock(b));
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "fetch/faulty_server.h"
 #include "fetch/fetch_test_support.h"
+#include "fetch/tls_front.h"
 
 namespace kimi_k3 {
 namespace {
@@ -100,6 +102,84 @@ TEST(HttpClient, RefusesRedirectsToOtherSchemes) {
   }
 }
 
+class Https : public testing::Test {
+ protected:
+  Https() {
+    // The client takes its authorities from the environment, where a user names them.
+    PutFile(dir_ / "ca.pem", front_.Pem() + other_front_.Pem());
+    setenv("SSL_CERT_FILE", (dir_ / "ca.pem").c_str(), 1);
+    home_.AddFile("a", "content of home");
+    other_.AddFile("a", "content of another");
+  }
+  ~Https() override { unsetenv("SSL_CERT_FILE"); }
+  void Redirect(const std::string& location) {
+    home_.Misbehave([location](const ServedRequest&) {
+      return Fault{.kind = Fault::Kind::kRedirect, .location = location};
+    });
+  }
+  std::string Url() const { return front_.Endpoint() + "/plain/a"; }
+
+  ScratchDir dir_;
+  FaultyServer home_, other_;
+  TlsFront front_{home_.Endpoint()};
+  TlsFront other_front_{other_.Endpoint()};
+};
+
+TEST_F(Https, IsReadWhereTheCertificateIsTrusted) {
+  const Got got = Get({Url(), "secret", HttpRequest::Range{0, 6}});
+  EXPECT_EQ(got.reply.error, "");
+  EXPECT_EQ(got.body, "content");
+  EXPECT_EQ(home_.requests().at(0).authorization, "Bearer secret");
+}
+
+TEST_F(Https, CurlsNameForTheAuthoritiesWillDo) {
+  unsetenv("SSL_CERT_FILE");
+  setenv("CURL_CA_BUNDLE", (dir_ / "ca.pem").c_str(), 1);
+  EXPECT_EQ(Get({Url(), "", {}}).body, "content of home");
+  unsetenv("CURL_CA_BUNDLE");
+}
+
+TEST_F(Https, RefusesAServerThatCannotProveWhoItIs) {
+  const TlsFront stranger(home_.Endpoint());
+  const TlsFront misnamed(home_.Endpoint(), "DNS:elsewhere.example");
+  PutFile(dir_ / "ca.pem", misnamed.Pem());
+  for (const TlsFront* front : {&stranger, &misnamed}) {
+    const Got got = Get({front->Endpoint() + "/plain/a", "secret", {}});
+    EXPECT_EQ(got.body, "");
+    EXPECT_TRUE(got.reply.hopeless);
+    EXPECT_THAT(got.reply.error,
+                testing::AllOf(HasSubstr("cannot prove who it is"), HasSubstr("SSL_CERT_FILE")));
+  }
+  EXPECT_TRUE(home_.requests().empty());  // and so the token was never sent
+  setenv("SSL_CERT_FILE", (dir_ / "none.pem").c_str(), 1);
+  const Got got = Get({front_.Endpoint() + "/plain/a", "", {}});
+  EXPECT_TRUE(got.reply.hopeless);
+  EXPECT_THAT(got.reply.error, HasSubstr("none.pem, which cannot be used"));
+}
+
+TEST_F(Https, RedirectsToAnotherHostWithoutTheToken) {
+  Redirect(other_front_.Endpoint() + "/plain/a");
+  EXPECT_EQ(Get({Url(), "secret", {}}).body, "content of another");
+  EXPECT_EQ(home_.requests().at(0).authorization, "Bearer secret");
+  ASSERT_EQ(other_.requests().size(), 1U);
+  EXPECT_EQ(other_.requests()[0].authorization, "");
+}
+
+TEST_F(Https, IsNeverLeftForHttp) {
+  for (const std::string& place :
+       {other_.PlainUrl("a", "127.0.0.1"), home_.PlainUrl("a", "127.0.0.1")}) {
+    Redirect(place);
+    const Got got = Get({Url(), "secret", {}});
+    EXPECT_EQ(got.body, "");
+    EXPECT_TRUE(got.reply.hopeless);
+    EXPECT_THAT(got.reply.error, HasSubstr("redirected from https to http"));
+  }
+  EXPECT_TRUE(other_.requests().empty());
+  for (const ServedRequest& request : home_.requests()) {
+    EXPECT_EQ(request.authorization, "Bearer secret");  // all of them came through TLS
+  }
+}
+
 TEST(HttpClient, NoticesStallsDropsAndGarbage) {
   FaultyServer server;
   server.AddFile("a", std::string(100000, 'x'));
@@ -110,7 +190,7 @@ TEST(HttpClient, NoticesStallsDropsAndGarbage) {
   fault.kind = Fault::Kind::kStall;
   fault.bytes = 5000;
   EXPECT_THAT(Get({server.PlainUrl("a", "127.0.0.1"), "", {}}, options).reply.error,
-              HasSubstr("nothing came for 1 s"));
+              HasSubstr("hardly anything came for 1 s"));
   fault.kind = Fault::Kind::kDrop;
   const Got dropped = Get({server.PlainUrl("a", "127.0.0.1"), "", {}}, options);
   EXPECT_EQ(dropped.body.size(), 5000U);

@@ -41,7 +41,9 @@ TEST(Manifest, RefusesWhatItCannotUnderstand) {
        R"({"format": "kimi_k3 manifest 1", "files": [{"name": "x", "bytes": -1}]})",
        R"({"format": "kimi_k3 manifest 1", "files": [{"name": "x", "bytes": 1, "sha256": "z"}]})"}) {
     PutFile(dir / ".kimi_k3/manifest.json", text);
-    EXPECT_EQ(ErrorOf([&] { Manifest::Load(dir.path()); }).first, ErrorKind::kCheckpoint) << text;
+    const auto [kind, message] = ErrorOf([&] { Manifest::Load(dir.path()); });
+    EXPECT_EQ(kind, ErrorKind::kCheckpoint) << text;
+    EXPECT_THAT(message, HasSubstr("remove it, then kimi_k3 pull")) << text;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/fetched_part.h"
 #include "fetch/faulty_server.h"
 #include "fetch/fetch_test_support.h"
 #include "fetch/verify.h"
@@ -84,6 +85,24 @@ TEST_F(PullTest, OfAPartFetchesOnlyWhatThatNeeds) {
   }
 }
 
+TEST_F(PullTest, APartStaysInTheBlocksThatItCameIn) {
+  Pull(Options("layers=1-2,experts=0-3"));
+  PullOptions options = Options("layers=1-2,experts=0-3");
+  options.download.block_bytes = 65536;
+  EXPECT_EQ(Pull(options).bytes_fetched, 0U);
+  const std::string name = "model-00002-of-000008.safetensors";
+  const auto part = FetchedPart(dir_ / "m" / name, fs::file_size(dir_ / "m" / name));
+  ASSERT_TRUE(part);
+  std::string text = GetFile(dir_ / "m" / name);
+  text[100] ^= 1;
+  PutFile(dir_ / "m" / name, text);
+  const VerifyReport report = Verify();
+  EXPECT_EQ(report.bad(), 1U);
+  PrepareRepair(dir_ / "m", {name});
+  EXPECT_EQ(Pull(options).bytes_fetched, 4096U);
+  EXPECT_TRUE(Verify().good());
+}
+
 TEST_F(PullTest, DryRunChangesNothing) {
   PullOptions options = Options();
   options.dry_run = true;
@@ -133,6 +152,10 @@ TEST_F(PullTest, NamesOfTheServerStayInTheFolder) {
   fs::create_directories(dir_ / "m");
   fs::create_symlink("/tmp/elsewhere", dir_ / "m/config.json");
   EXPECT_THAT(ErrorOf([&] { Pull(Options()); }).second, HasSubstr("symbolic link"));
+  PullOptions options = Options();
+  options.download.folder = dir_ / "dangling";
+  fs::create_symlink("nowhere", dir_ / "dangling");
+  EXPECT_THAT(ErrorOf([&] { Pull(options); }).second, HasSubstr("is no folder"));
 }
 
 }  // namespace

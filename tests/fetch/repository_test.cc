@@ -93,6 +93,21 @@ TEST_F(Repository, RefusesListsThatCannotBeTrusted) {
   }
 }
 
+TEST_F(Repository, RefusesListsThatNoDiskCouldHold) {
+  EXPECT_THAT(ErrorOf([] {
+                ParseListing(
+                    List(R"({"rfilename": "a", "size": 1}, {"rfilename": "a/b", "size": 1})"),
+                    "a/b");
+              }).second,
+              HasSubstr("both the file a and a folder"));
+  std::string many;
+  for (int i = 0; i < 5; ++i) {
+    many += std::string(i == 0 ? "" : ", ") + R"({"rfilename": "f)" + std::to_string(i) +
+            R"(", "size": 4000000000000})";
+  }
+  EXPECT_THAT(ErrorOf([&] { ParseListing(List(many), "a/b"); }).second, HasSubstr("20.0 TB"));
+}
+
 TEST_F(Repository, SaysWhatARefusalMeansAndNeverTheToken) {
   RepositoryAddress address = ParseRepository("a/b");
   address.token = "secret";

@@ -27,11 +27,6 @@ TEST(SafeName, RefusesWhatLeadsOutOrHidesSomething) {
   }
 }
 
-TEST(SafeName, FlatNamesDoNotCollide) {
-  EXPECT_EQ(FlatName("a/b"), "a%2Fb");
-  EXPECT_EQ(FlatName("a%2Fb"), "a%252Fb");
-}
-
 TEST(SafeName, LinksOnTheWayAreRefused) {
   const ScratchDir dir;
   std::filesystem::create_directory(dir / "real");
@@ -42,6 +37,18 @@ TEST(SafeName, LinksOnTheWayAreRefused) {
               testing::HasSubstr("symbolic link"));
   EXPECT_THAT(ErrorOf([&] { PlaceInFolder(dir.path(), "real/file"); }).second,
               testing::HasSubstr("symbolic link"));
+}
+
+TEST(SafeName, WhatIsInTheWayIsFoundBeforeAnythingIsFetched) {
+  const ScratchDir dir;
+  std::filesystem::create_directories(dir / "model.safetensors");
+  PutFile(dir / "figures", "a file");
+  PutFile(dir / "config.json", "{}");
+  EXPECT_EQ(PlaceInFolder(dir.path(), "config.json"), dir / "config.json");
+  EXPECT_THAT(ErrorOf([&] { PlaceInFolder(dir.path(), "model.safetensors"); }).second,
+              testing::HasSubstr("in the way of a file"));
+  EXPECT_THAT(ErrorOf([&] { PlaceInFolder(dir.path(), "figures/a.png"); }).second,
+              testing::HasSubstr("in the way of a folder"));
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 // Tests of the sums of a file's blocks.
-#include "fetch/block_sums.h"
+#include "checkpoint/block_sums.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
-
-#include "fetch/fetch_test_support.h"
+#include "checkpoint/checkpoint_fixture.h"
 
 namespace kimi_k3 {
 namespace {
@@ -20,8 +18,21 @@ TEST(BlockSums, CoverTheFileToItsLastByte) {
   EXPECT_EQ(BlockSums(8192, "x", 4096).blocks(), 2U);
 }
 
+TEST(BlockSums, TellWhichBytesAreThere) {
+  BlockSums sums(10000, "x", 4096);
+  sums.Set(1, 7);
+  EXPECT_TRUE(sums.HasBytes(4096, 8192));
+  EXPECT_TRUE(sums.HasBytes(5000, 5000));
+  EXPECT_FALSE(sums.HasBytes(4095, 8192));
+  EXPECT_FALSE(sums.HasBytes(4096, 8193));
+  sums.Set(2, 7);
+  EXPECT_TRUE(sums.HasBytes(4096, 10000));
+  EXPECT_FALSE(sums.HasBytes(4096, 20000));
+}
+
 TEST(BlockSums, SurviveOnDisk) {
-  const ScratchDir dir;
+  const TemporaryFolder folder;
+  const auto dir = folder.path();
   BlockSums sums(10000, "a source", 4096);
   sums.Set(1, 77);
   sums.Save(dir / "s");
@@ -36,25 +47,18 @@ TEST(BlockSums, SurviveOnDisk) {
 }
 
 TEST(BlockSums, DamagedOnesCountAsNone) {
-  const ScratchDir dir;
+  const TemporaryFolder folder;
+  const auto dir = folder.path();
   EXPECT_FALSE(BlockSums::Load(dir / "none"));
   BlockSums(10000, "s", 4096).Save(dir / "s");
-  const std::string good = GetFile(dir / "s");
+  const std::string good = ReadFile(dir / "s");
   for (const std::string& bad :
        {std::string(), good.substr(0, good.size() - 1), good + "x",
         std::string("x").append(good.substr(1)), std::string(good).replace(8, 8, 8, '\xff'),
         std::string(good).replace(16, 8, 8, '\0')}) {
-    PutFile(dir / "bad", bad);
+    WriteFile(dir / "bad", bad);
     EXPECT_FALSE(BlockSums::Load(dir / "bad")) << bad.size();
   }
-}
-
-TEST(BlockSums, AreNeverZeroAndTellBlocksApart) {
-  const std::array<std::byte, 4> a{};
-  std::array<std::byte, 4> b{};
-  b[3] = std::byte{1};
-  EXPECT_NE(SumOfBlock(a), 0U);
-  EXPECT_NE(SumOfBlock(a), SumOfBlock(b));
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
 // A sum for every block of a file: which blocks a download has, and which block of a file is bad.
-#include "fetch/block_sums.h"
+#include "checkpoint/block_sums.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
+#include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "fetch/digest.h"
+#include "base/file.h"
 
 namespace kimi_k3 {
 namespace {
@@ -31,15 +30,6 @@ static_assert(std::endian::native == std::endian::little);
 
 }  // namespace
 
-uint64_t SumOfBlock(std::span<const std::byte> block) {
-  Digest digest(DigestKind::kSha256);
-  digest.Update(block);
-  const std::string hex = digest.Finish();
-  uint64_t sum = 0;
-  std::from_chars(hex.data(), hex.data() + 16, sum, 16);
-  return sum == 0 ? 1 : sum;
-}
-
 BlockSums::BlockSums(uint64_t file_bytes, std::string source, uint64_t block_bytes)
     : file_bytes_(file_bytes),
       block_bytes_(block_bytes),
@@ -55,6 +45,13 @@ uint64_t BlockSums::BytesOf(size_t block) const {
 }
 
 bool BlockSums::complete() const { return std::ranges::find(sums_, uint64_t{0}) == sums_.end(); }
+
+bool BlockSums::HasBytes(uint64_t begin, uint64_t end) const {
+  for (uint64_t block = begin / block_bytes_; block * block_bytes_ < end; ++block) {
+    if (block >= blocks() || !Has(block)) return false;
+  }
+  return true;
+}
 
 uint64_t BlockSums::BytesPresent() const {
   uint64_t bytes = 0;

@@ -5,16 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-
 namespace kimi_k3 {
-
-// The first eight bytes of the block's SHA-256; never 0.
-uint64_t SumOfBlock(std::span<const std::byte> block);
 
 // In memory, and on disk as docs/checkpoint_format.md describes it. On disk a block's sum is
 // written after its data, so that after any end of the program every sum tells of data that was
@@ -41,6 +35,8 @@ class BlockSums {
   // 0: the block is not there.
   uint64_t sum(size_t block) const { return sums_[block]; }
   bool Has(size_t block) const { return sums_[block] != 0; }
+  // Whether every block with a byte of [begin, end) is there. Bytes beyond the file are not.
+  bool HasBytes(uint64_t begin, uint64_t end) const;
   void Set(size_t block, uint64_t sum) { sums_[block] = sum; }
   bool complete() const;
   uint64_t BytesPresent() const;

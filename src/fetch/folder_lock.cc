@@ -1,0 +1,35 @@
+// One program at a time changes a model's folder.
+#include "fetch/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+#include "checkpoint/fetched_part.h"
+#include "fetch/safe_name.h"
+
+namespace kimi_k3 {
+
+FolderLock::FolderLock(const std::filesystem::path& folder) {
+  const std::filesystem::path own = PlaceInFolder(folder, kOwnFolder);
+  std::error_code error;
+  std::filesystem::create_directories(own, error);
+  if (error) Fail(ErrorKind::kIo, "{}: cannot make the folder: {}", own.string(), error.message());
+  const std::filesystem::path path = own / "lock";
+  fd_ = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!fd_.valid()) {
+    Fail(ErrorKind::kIo, "{}: cannot write: {}", path.string(),
+         std::generic_category().message(errno));
+  }
+  if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK) {
+    Fail(ErrorKind::kIo, "{}: another kimi_k3 downloads into this folder", folder.string());
+  }
+  Fail(ErrorKind::kIo, "{}: cannot lock: {}", path.string(),
+       std::generic_category().message(errno));
+}
+
+}  // namespace kimi_k3

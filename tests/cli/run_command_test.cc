@@ -239,7 +239,7 @@ TEST(Run, TellsOnceOfFilesThatItIgnores) {
                                                   {"chat", "-n", "1"},
                                                   {"plan", "--no-measure"}}) {
     std::vector<std::string> arguments = command;
-    arguments.insert(arguments.end(), {"-m", folder / "m", "-c", "64", "--memory", "60M"});
+    arguments.insert(arguments.end(), {"-m", folder / "m", "-c", "128", "--memory", "60M"});
     const ProgramResult result = RunProgram(arguments, {.input = "x\n"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const size_t first = result.err.find("old.safetensors: ignored");
@@ -256,7 +256,8 @@ TEST(Run, AMemoryLimitIsNotBlamedOnTheCheckpoint) {
                  KIMI_K3_PROGRAM, "-m", TinyModel(), "-p", "x", "-n", "1", "-t", "1", "-c", "64"})
             .Finish();
     EXPECT_THAT(result.err, testing::Not(HasSubstr("not valid JSON"))) << kilobytes;
-    if (result.exit_code == 0) continue;
+    // 127: even the loader had too little.
+    if (result.exit_code == 0 || result.exit_code == 127) continue;
     EXPECT_EQ(result.exit_code, 4) << kilobytes << result.err;
     EXPECT_THAT(result.err, HasSubstr("memory"));
   }

@@ -8,13 +8,13 @@
 #include <sched.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -74,10 +74,8 @@ struct Findings {
 };
 
 uint64_t TotalMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  uint64_t kilobytes = 0;
-  return file >> name >> kilobytes ? kilobytes * 1024 : 0;
+  struct sysinfo info = {};
+  return sysinfo(&info) == 0 ? uint64_t{info.totalram} * info.mem_unit : 0;
 }
 
 size_t AllowedCpus() {

@@ -1,6 +1,8 @@
 // How much memory this process may really use.
 #include "residency/memory_limits.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -59,11 +61,18 @@ uint64_t RoomOfGroup(const std::filesystem::path& group, bool v2) {
   return *limit - std::min(*limit, bound);
 }
 
+// What the system itself calls free, where there is no /proc to tell more.
+uint64_t FreeMemory() {
+  struct sysinfo info = {};
+  return sysinfo(&info) == 0 ? uint64_t{info.freeram} * info.mem_unit : 0;
+}
+
 }  // namespace
 
 MemoryLimit ReadMemoryLimit(uint64_t resident_bytes, const std::filesystem::path& root) {
   const uint64_t system = ReadKey(root / "proc/meminfo", "MemAvailable:") * 1024;
   MemoryLimit limit = {system == 0 ? kNoLimit : system, "MemAvailable"};
+  if (system == 0 && root == "/") limit = {FreeMemory(), "free memory, as /proc is not there"};
   std::ifstream groups(root / "proc/self/cgroup");
   std::string line;
   while (std::getline(groups, line)) {

@@ -16,7 +16,8 @@ struct MemoryLimit {
 
 // The tightest of MemAvailable and, at every level above the process, the control groups' limits
 // (version 2: memory.max and memory.high; version 1: memory.limit_in_bytes) less what is used there
-// and cannot be taken back. Files that are not there or hold no number mean no limit.
+// and cannot be taken back. Files that are not there or hold no number mean no limit,
+// but for the real /proc: without it what the system calls free is the limit.
 // resident_bytes: what this process has now. root: where /proc and /sys are (tests put theirs).
 MemoryLimit ReadMemoryLimit(uint64_t resident_bytes, const std::filesystem::path& root = "/");
 

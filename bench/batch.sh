@@ -2,12 +2,13 @@
 # Measures what texts gain by sharing passes.
 #   bench/batch.sh PROGRAM FOLDER figure ...
 # PROGRAM: a built kimi_k3. FOLDER: where the checkpoints of bench/streaming.sh are, or are made (24 GB of real data).
+# All but the last figure want TOKENIZER, a folder with the published tiktoken.model and tokenizer_config.json.
 #   many     8 layers, 64 experts, 4 GB: 64 prompts together, and four of them one at a time
 #   eight    the same: 8 prompts together against one at a time, bytes a token
 #   pass     full size, holes for data, 20 GB: passes of 32 rows against passes of one
 #   killed   the small model: 100 requests, killed 20 times at random moments
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 program=$1 folder=$2
 shift 2
 rounds=${ROUNDS:-3} tokens=${TOKENS:-8}
@@ -20,9 +21,9 @@ need() {  # need CHECKPOINT synth-options...: makes it unless it is there
   local checkpoint=$1
   shift
   [ -f "$checkpoint/config.json" ] || "$program" synth --geometry k3 "$@" -o "$checkpoint" --quiet
-  # Checkpoints of random weights have no tokenizer; any will do.
+  # Checkpoints of random weights have none.
   mkdir -p "$work/tokenizer"
-  cp "$source"/models/tiny/{tiktoken.model,tokenizer_config.json} "$work/tokenizer/"
+  cp "${TOKENIZER:?a folder with the published tokenizer}"/{tiktoken.model,tokenizer_config.json} "$work/tokenizer/"
 }
 forget() { sync; echo 3 2>/dev/null >/proc/sys/vm/drop_caches || echo "(page cache not dropped: not root)" >&2; }
 requests() {  # requests COUNT TOKENS LEAST_LENGTH LENGTHS: prompts of different lengths, greedy and drawn

@@ -8,13 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "kimi_k3/constraint.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/sampling.h"
 
 namespace kimi_k3 {
 
 enum class StopReason {
-  kEndOfText,    // a stop token came
+  kEndOfText,    // a stop token came, or what must be there is
   kCaller,       // the callback said so (a stop text, a closed connection)
   kMaxTokens,    // as many tokens as asked for
   kContextFull,  // no position left
@@ -28,6 +29,8 @@ struct GenerationOptions {
   size_t max_tokens = 256;
   SamplingOptions sampling = {};
   bool ignore_eos = false;  // stop tokens are tokens like others
+  // What the generated tokens must make; null: anything. It sees each of them.
+  OutputConstraint* constraint = nullptr;
   // Called for each prompt row with its place in the prompt and its logits, where set. All rows
   // then compute logits, which costs a product with the head for each.
   std::function<void(size_t, std::span<const float>)> on_prompt_logits = {};

@@ -100,6 +100,7 @@ StopReason AnswerRun::Stream(std::vector<TokenId> rest) {
   GenerationOptions generation = {.max_tokens = left,
                                   .sampling = note_.sampling,
                                   .ignore_eos = note_.ignore_eos,
+                                  .constraint = options_.constraint,
                                   .on_prompt_logits = {},
                                   .on_prompt_progress = {}};
   if (options_.logits != nullptr) {

@@ -26,7 +26,8 @@ struct AnswerOptions {
   // A wish to stop waits until the pass in progress is done (and no tag is half written): then the
   // state stays whole. Else whoever holds an EngineInterrupt ends the pass.
   bool stop_between_passes = false;
-  NpyFile* logits = nullptr;  // takes the logits of the prompt
+  NpyFile* logits = nullptr;               // takes the logits of the prompt
+  OutputConstraint* constraint = nullptr;  // of a new answer; null: none
   std::optional<std::filesystem::path> stats_file = {};
 };
 

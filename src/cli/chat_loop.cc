@@ -24,6 +24,7 @@ namespace {
 constexpr std::string_view kHelp =
     "What you type goes to the model. A line that ends in \\ goes on in the next one; lines\n"
     "between \"\"\" and \"\"\" are taken as they stand. Ctrl-C stops an answer, Ctrl-D leaves.\n"
+    "  /continue         go on with an answer that was stopped, or that -n cut\n"
     "  /system [TEXT]    show the system messages, or add one\n"
     "  /think show|hide  show or hide reasoning from now on\n"
     "  /reset            forget the conversation and begin anew\n"
@@ -138,6 +139,8 @@ bool ChatLoop::Command(std::string_view line) {
   if (name == "/quit" || name == "/exit") return false;
   if (name == "/help") {
     output_.Text(kHelp);
+  } else if (name == "/continue") {
+    Continue();
   } else if (name == "/system") {
     System(std::string(argument));
   } else if (name == "/reset") {
@@ -191,6 +194,25 @@ void ChatLoop::Answer(bool resumed) {
   run.Execute();
   ++answers_;
   last_summary_ = run.Summary();
+}
+
+void ChatLoop::Continue() {
+  const bool asked =
+      note_.chat_start && !note_.messages.empty() && note_.messages.back().role == ChatRole::kUser;
+  if (!asked) Fail(ErrorKind::kUsage, "there is no answer to go on with");
+  SessionNote note = note_;
+  if (note.stop_reason == StopReasonName(StopReason::kMaxTokens)) {
+    note.max_tokens = note.answer().size() + options_.max_tokens;
+  }
+  if (note.complete(engine_.context())) {
+    Fail(ErrorKind::kUsage, "{}",
+         note.text.size() > engine_.context()
+             ? "the context is full (see -c)"
+             : "the answer is complete; say what you want to know more");
+  }
+  note.stop_reason.clear();
+  note_ = std::move(note);
+  Answer(false);
 }
 
 void ChatLoop::System(const std::string& text) {

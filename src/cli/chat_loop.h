@@ -40,6 +40,8 @@ class ChatLoop {
   void Say(const std::string& message);
   // Goes on with the answer of the conversation as it stands.
   void Answer(bool resumed);
+  // Goes on with an answer that was stopped or cut.
+  void Continue();
   void Restart();
   void System(const std::string& text);
   void Reset(std::string_view argument);

@@ -21,12 +21,17 @@ void FoldAnswer(SessionNote& note, const Tokenizer& tokenizer) {
   note.answer_begin = note.text.size();
 }
 
-void AskInChat(SessionNote& note, const Tokenizer& tokenizer, const std::string& text) {
+void AskInChat(SessionNote& note, const Tokenizer& tokenizer, const std::string& text,
+               const std::string& json_schema) {
   note.messages.push_back(ChatMessage::User(text));
   ChatRequest request;
   request.messages = note.messages;
   request.thinking = note.thinking;
   request.effort = note.effort;
+  if (!json_schema.empty()) {
+    request.response_format = ResponseFormat::kJsonSchema;
+    request.json_schema = json_schema;
+  }
   RenderedChat chat = RenderChat(tokenizer, request);
   note.text = std::move(chat.ids);
   note.answer_begin = note.text.size();

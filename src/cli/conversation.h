@@ -14,7 +14,9 @@ namespace kimi_k3 {
 void FoldAnswer(SessionNote& note, const Tokenizer& tokenizer);
 
 // Adds a user's message to a conversation without an answer on its way, and renders the prompt.
-void AskInChat(SessionNote& note, const Tokenizer& tokenizer, const std::string& text);
+// json_schema: what the answer shall satisfy, where not empty; the model is told.
+void AskInChat(SessionNote& note, const Tokenizer& tokenizer, const std::string& text,
+               const std::string& json_schema = {});
 
 // Whether the answer could end after its last token without tearing a tag apart: what is processed
 // then stays a part of the next prompt.

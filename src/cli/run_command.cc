@@ -20,12 +20,15 @@
 #include "cli/run_session.h"
 #include "cli/session_keeper.h"
 #include "cli/terminal_text.h"
+#include "kimi_k3/constraint.h"
 #include "kimi_k3/generation.h"
 #include "kimi_k3/session.h"
 #include "kimi_k3/utf8.h"
 
 namespace kimi_k3 {
 namespace {
+
+constexpr const char* kSchemaFlag = "--json-schema";
 
 // Nothing where the prompt is given as ids.
 std::optional<std::string> PromptText(const RunOptions& options, Output& output) {
@@ -84,6 +87,17 @@ std::unique_ptr<AnswerPrinter> MakePrinter(const RunOptions& options, Engine& en
   return MakeTextPrinter(output, engine.tokenizer(), note.stop);
 }
 
+// What --json-schema asks for; null: nothing.
+std::unique_ptr<OutputConstraint> ConstraintOf(const RunOptions& options,
+                                               const ConstraintMaker& constraints,
+                                               const SessionNote& note) {
+  if (!note.chat_start) return constraints.ForJson(*options.json_schema, kSchemaFlag);
+  ChatRequest request;
+  request.response_format = ResponseFormat::kJsonSchema;
+  request.json_schema = *options.json_schema;
+  return constraints.ForTurn(request, *note.chat_start);
+}
+
 // The prompt as a session remembers it.
 std::optional<std::string> PromptWords(const RunOptions& options,
                                        const std::optional<std::string>& text) {
@@ -102,8 +116,15 @@ EngineOptions EngineOptionsOf(const RunOptions& options, const std::optional<Sav
 
 }  // namespace
 
-ExitCode RunCommand(const RunOptions& options) {
-  CheckRunOptions(options);
+ExitCode RunCommand(const RunOptions& given) {
+  CheckRunOptions(given);
+  RunOptions options = given;
+  if (options.json_schema_file) {
+    options.json_schema = ReadPromptText(*options.json_schema_file);
+    if (options.json_schema->empty()) {
+      Fail(ErrorKind::kUsage, "--json-schema-file: {} is empty", *options.json_schema_file);
+    }
+  }
   const std::vector<std::filesystem::path> folders = ModelFolders(options.engine);
   if (options.stats_file) KeepModelWhole("--stats", *options.stats_file, folders);
   if (options.logits_file) KeepModelWhole("--logits", *options.logits_file, folders);
@@ -125,6 +146,11 @@ ExitCode RunCommand(const RunOptions& options) {
   Engine engine = Engine::Open(EngineOptionsOf(options, saved));
   output.Note(engine.Description());
   for (const std::string& warning : engine.warnings()) output.Note(warning);
+  std::optional<ConstraintMaker> constraints;
+  if (options.json_schema) {
+    constraints.emplace(engine.tokenizer());
+    constraints->ForJson(*options.json_schema, kSchemaFlag);  // refused before anything is computed
+  }
   Sequence sequence = engine.NewSequence();
   if (saved) LoadSession(engine, sequence, keeper->path());
   const bool resumed = saved && options.resume;
@@ -139,11 +165,14 @@ ExitCode RunCommand(const RunOptions& options) {
     CheckResultFile("--logits", *options.logits_file, bytes);
     logits.emplace(*options.logits_file, note.text.size(), engine.vocabulary());
   }
+  const std::unique_ptr<OutputConstraint> constraint =
+      constraints ? ConstraintOf(options, *constraints, note) : nullptr;
   AnswerRun run(engine, sequence, note, *printer, output,
                 {.keeper = keeper ? &*keeper : nullptr,
                  .resumed = resumed,
                  .stop_between_passes = keeper.has_value(),
                  .logits = logits ? &*logits : nullptr,
+                 .constraint = constraint.get(),
                  .stats_file = options.stats_file});
   std::optional<EngineInterrupt> engine_interrupt;
   if (!keeper) engine_interrupt.emplace(engine);

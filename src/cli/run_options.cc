@@ -77,6 +77,10 @@ void AddSamplingOptions(CLI::App& app, RunOptions& options) {
   AddSamplingFlags(group, options.sampling);
   group.Texts("--stop", "TEXT", options.stop, "End the answer before this text (may be repeated)");
   group.Switch("--ignore-eos", options.ignore_eos, "Go on where the model ends its text");
+  group.Text("-j,--json-schema", "JSON", options.json_schema,
+             "The answer is JSON that satisfies this schema; {}: any");
+  group.Text("--json-schema-file", "FILE", options.json_schema_file,
+             "The same with the schema from a file");
 }
 
 void AddSessionOptions(CLI::App& app, RunOptions& options) {
@@ -129,6 +133,23 @@ void CheckPrompt(const RunOptions& options) {
   }
 }
 
+void CheckSchema(const RunOptions& options) {
+  if (!options.json_schema && !options.json_schema_file) return;
+  if (options.json_schema && options.json_schema_file) {
+    Fail(ErrorKind::kUsage, "--json-schema and --json-schema-file both give a schema: give one");
+  }
+  const char* flag = options.json_schema ? "--json-schema" : "--json-schema-file";
+  if (options.json_schema && options.json_schema->empty()) {
+    Fail(ErrorKind::kUsage, "--json-schema: is empty; {{}} is any JSON");
+  }
+  if (options.session_file) {
+    Fail(ErrorKind::kUsage, "{} is not kept by --session: give one", flag);
+  }
+  if (options.ignore_eos) {
+    Fail(ErrorKind::kUsage, "{} says where the answer ends, --ignore-eos not to: give one", flag);
+  }
+}
+
 void CheckSession(const RunOptions& options) {
   if (!options.session_file) {
     if (options.resume) Fail(ErrorKind::kUsage, "--resume goes on with --session FILE: name it");
@@ -161,6 +182,7 @@ void CheckRunOptions(const RunOptions& options) {
   }
   CheckSession(options);
   CheckPrompt(options);
+  CheckSchema(options);
   if (options.print_ids && !options.stop.empty()) {
     Fail(ErrorKind::kUsage, "--stop looks for text, but --print-ids prints token ids: give one");
   }

@@ -30,6 +30,8 @@ struct RunOptions {
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  std::optional<std::string> json_schema;       // what the answer must satisfy
+  std::optional<std::string> json_schema_file;  // or where that stands
 
   std::optional<std::filesystem::path> session_file;
   size_t session_every = 8;  // tokens between two saves

@@ -108,7 +108,7 @@ SessionNote PromptedNote(const RunOptions& options, const std::optional<std::str
       note.thinking = !options.no_thinking;
       if (options.effort) note.effort = options.effort;
     }
-    AskInChat(note, tokenizer, *text);
+    AskInChat(note, tokenizer, *text, options.json_schema.value_or(""));
     return note;
   }
   note.prompt = text ? *text : IdsText(*options.prompt_ids);

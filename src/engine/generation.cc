@@ -72,6 +72,7 @@ GenerationResult Generate(Engine& engine, Sequence& sequence, std::span<const To
     std::vector<float> logits = RunPrompt(engine, sequence, prompt, options);
     std::vector<TokenId> history(sequence.tokens().begin(), sequence.tokens().end());
     while (result.tokens.size() < options.max_tokens) {
+      if (options.constraint != nullptr) options.constraint->MaskLogits(logits);
       const TokenId token = sampler.Sample(logits, history);
       if (std::ranges::find(stop_tokens, token) != stop_tokens.end()) {
         result.reason = StopReason::kEndOfText;
@@ -79,8 +80,13 @@ GenerationResult Generate(Engine& engine, Sequence& sequence, std::span<const To
       }
       result.tokens.push_back(token);
       history.push_back(token);
+      if (options.constraint != nullptr) options.constraint->Accept(token);
       if (!on_token(token)) {
         result.reason = StopReason::kCaller;
+        return result;
+      }
+      if (options.constraint != nullptr && options.constraint->Ended()) {
+        result.reason = StopReason::kEndOfText;
         return result;
       }
       if (result.tokens.size() == options.max_tokens) break;

@@ -58,6 +58,25 @@ TEST(ChatByPipe, AnswersAsARunDoes) {
   EXPECT_EQ(Answers(kQuestion, {"--system", "Be brief."}), run.out) << "without a line feed";
 }
 
+TEST(ChatByPipe, AnAnswerThatWasCutGoesOn) {
+  const TemporaryFolder folder;
+  const std::string whole = Answers(Line(kQuestion), {"-n", "12"});
+  const std::string cut = Answers(Line(kQuestion), {"-n", "6"});
+  ASSERT_NE(cut, whole);
+  const std::string both =
+      Answers(Line(kQuestion) + Line("/continue"),
+              {"-n", "6", "--session", folder / "s", "--stats", folder / "stats"});
+  EXPECT_EQ(both, cut + whole);
+  EXPECT_EQ(Stats(folder / "stats").at("prompt_tokens"), 1);
+  EXPECT_EQ(NoteIn(folder / "s").answer().size(), 12U);
+}
+
+TEST(ChatByPipe, OnlyWhatIsNotCompleteGoesOn) {
+  EXPECT_THAT(Talk(Line("/continue")).err, HasSubstr("no answer to go on with"));
+  EXPECT_THAT(Talk(Line("Hello.") + Line("/continue"), {"-n", "200"}).err,
+              HasSubstr("the answer is complete"));
+}
+
 TEST(ChatByPipe, ASecondTurnCostsItsOwnTokensOnly) {
   const TemporaryFolder folder;
   const std::vector<std::string> flags = {"--session", folder / "s", "--stats", folder / "stats"};

@@ -177,6 +177,27 @@ TEST(RunText, ControlTokensInThePromptAreOrdinaryText) {
   EXPECT_GT(nlohmann::json::parse(ReadFile(folder / "s.json")).at("prompt_tokens"), 1);
 }
 
+TEST(RunText, AnAnswerSatisfiesItsSchema) {
+  const std::string schema =
+      R"({"type": "object", "properties": {"name": {"enum": ["Kimi", "Tiny"]}}, "required": ["name"]})";
+  for (const char* seed : {"1", "2", "3"}) {
+    const std::vector<std::string> drawn = {"-n", "300", "--temp", "1", "--seed", seed};
+    for (const std::vector<std::string>& prompt :
+         {std::vector<std::string>{"-p", "Hello.", "--hide-thinking"},
+          std::vector<std::string>{"-p", "Hello.", "--no-thinking"},
+          std::vector<std::string>{"-p", "It is", "--raw"}}) {
+      const std::string text = RunTiny(With(With(prompt, drawn), {"-j", schema}));
+      const auto value = nlohmann::json::parse(text, nullptr, false);
+      ASSERT_TRUE(value.is_object()) << text;
+      EXPECT_TRUE(value["name"] == "Kimi" || value["name"] == "Tiny") << text;
+    }
+  }
+  const ProgramResult refused =
+      RunProgram({"-m", TinyModel(), "-p", "Hello.", "-j", R"({"items": {"not": {}}})"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--json-schema.items.not: this keyword is not supported"));
+}
+
 TEST(RunText, TheModelsFolderMayHaveAnyName) {
   const TemporaryFolder folder;
   const std::string name = folder / "a \xe4\xb8\xad model's folder";

@@ -6,16 +6,19 @@ Installs the library of that language into FOLDER, unless it is there, and runs 
 77, saying why, where the language or its package registry is not to be had.
 """
 
+import importlib.util
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from serving import serving, skip
 
 HERE = pathlib.Path(__file__).resolve().parent
 INSTALL_SECONDS = 150
+PIP_FLAGS = ["--quiet", "--disable-pip-version-check", "--timeout", "8", "--retries", "0"]
 
 
 def install(command, folder, what, **options):
@@ -37,9 +40,13 @@ def install_python(folder):
     mark = folder / requirements.name
     if mark.exists() and mark.read_bytes() == requirements.read_bytes():
         return python
+    # Where nothing can be fetched, that is found out before an environment is made.
+    if importlib.util.find_spec("pip"):
+        with tempfile.TemporaryDirectory() as scratch:
+            install([sys.executable, "-m", "pip", "download", *PIP_FLAGS, "--no-deps", "-d", scratch,
+                     "-r", str(requirements)], folder, "the openai library for Python")
     install([sys.executable, "-m", "venv", "--clear", str(folder)], folder, "a virtual environment")
-    install([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-             "--timeout", "8", "--retries", "0", "-r", str(requirements)],
+    install([str(python), "-m", "pip", "install", *PIP_FLAGS, "-r", str(requirements)],
             folder, "the openai library for Python")
     shutil.copy(requirements, mark)
     return python
@@ -54,7 +61,7 @@ def install_node(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         shutil.copy(package, folder)
-        install(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-update-notifier",
+        install(["npm", "install", "--loglevel=error", "--no-audit", "--no-fund", "--no-update-notifier",
                  "--fetch-retries=0", "--fetch-timeout=20000"],
                 folder, "the openai library for JavaScript", cwd=folder)
         shutil.copy(package, mark)

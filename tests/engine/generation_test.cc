@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 
 #include "engine/golden_engine.h"
@@ -42,6 +43,37 @@ TEST_P(Generation, GreedyTokensAreTheGoldenOnesForEveryPromptChunk) {
     expected.insert(expected.end(), result.tokens.begin(), result.tokens.end() - 1);
     EXPECT_EQ(std::vector<TokenId>(sequence.tokens().begin(), sequence.tokens().end()), expected);
   }
+}
+
+// Allows one token, three times.
+class ThreeTimes : public OutputConstraint {
+ public:
+  explicit ThreeTimes(TokenId token) : token_(token) {}
+  void MaskLogits(std::span<float> logits) override {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (i != static_cast<size_t>(token_)) logits[i] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  void Accept(TokenId token) override {
+    EXPECT_EQ(token, token_);
+    ++count_;
+  }
+  bool Ended() const override { return count_ == 3; }
+
+ private:
+  TokenId token_;
+  size_t count_ = 0;
+};
+
+TEST_P(Generation, AConstraintChoosesAndEnds) {
+  Engine engine = Engine::Open(GoldenOptions(GetParam(), 64, 0));
+  Sequence sequence = engine.NewSequence();
+  ThreeTimes constraint(5);
+  const GenerationResult result =
+      Generate(engine, sequence, prompt(),
+               {.max_tokens = 9, .ignore_eos = true, .constraint = &constraint}, GoOn);
+  EXPECT_EQ(result.tokens, (std::vector<TokenId>{5, 5, 5}));
+  EXPECT_EQ(result.reason, StopReason::kEndOfText);
 }
 
 TEST_P(Generation, PromptLogitsAreTheGoldenOnesInOrder) {

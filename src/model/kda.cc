@@ -1,6 +1,7 @@
 // Kimi delta attention: linear attention with a gated delta rule.
 #include "model/kda.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -18,6 +19,8 @@ struct KdaRows {
   RowsView q, k, v, decay, out;
   RowsView beta;   // [rows, heads]
   float* scratch;  // [width]
+  float* tail;     // a copy of one sequence's tails
+  float* states;   // [parts, head_dim, head_dim]: copies of one head's state
 };
 
 // Short convolutions and their SiLU, in place; the three matrices may be taken at the same time.
@@ -28,17 +31,36 @@ void Convolve(const Compute& compute, size_t layer, const KdaVectors& vectors,
   const std::array<const std::vector<float>*, 3> weights = {&vectors.q_conv, &vectors.k_conv,
                                                             &vectors.v_conv};
   const std::array<RowsView, 3> inputs = {rows.q, rows.k, rows.v};
+  const size_t tail_size = (taps - 1) * width;
   compute.parallel.For(3, 1, [&](size_t, size_t begin, size_t end) {
     for (size_t m = begin; m < end; ++m) {
       for (const RowRun& run : runs) {
-        float* tail = run.sequence->ConvTail(layer).data() + m * (taps - 1) * width;
-        for (size_t r = run.first; r < run.first + run.count; ++r) {
-          float* row = inputs[m].Row(r);
+        float* tail = run.sequence->ConvTail(layer).data() + m * tail_size;
+        for (size_t i = 0; i < run.count; ++i) {
+          float* row = inputs[m].Row(run.first + i);
+          if (i == run.certain()) {
+            std::copy_n(tail, tail_size, rows.tail + m * tail_size);
+            tail = rows.tail + m * tail_size;
+          }
+          if (i >= run.certain()) {
+            TentativeRows& tentative = run.sequence->tentative();
+            std::copy_n(row, width, tentative.ConvInputs(layer, i - run.certain()) + m * width);
+          }
           kernels::ShortConvStep(weights[m]->data(), taps, tail, row, row, width);
         }
       }
     }
   });
+}
+
+// What the recurrence of one head takes from a row, left with the sequence.
+void KeepTentative(TentativeRows& tentative, size_t layer, size_t row, size_t dim, size_t head,
+                   const kernels::DeltaRuleInput& input) {
+  const size_t at = head * dim;
+  std::copy_n(input.k, dim, tentative.Keys(layer, row) + at);
+  std::copy_n(input.v, dim, tentative.Values(layer, row) + at);
+  std::copy_n(input.decay, dim, tentative.Decays(layer, row) + at);
+  tentative.Betas(layer, row)[head] = input.beta;
 }
 
 // Decay factors and beta from their projections, in place.
@@ -58,25 +80,32 @@ void GateRow(const ModelConfig& config, const KdaVectors& vectors, float* decay,
 
 // The recurrence of one head over every row, and the norm of its output.
 void RunHead(const Compute& compute, size_t layer, const KdaVectors& vectors,
-             std::span<const RowRun> runs, const KdaRows& rows, size_t head) {
+             std::span<const RowRun> runs, const KdaRows& rows, size_t head, size_t part) {
   const size_t dim = compute.config.kda.head_dim;
   const size_t at = head * dim;
   const float q_scale = 1.0F / std::sqrt(static_cast<float>(dim));
   for (const RowRun& run : runs) {
     float* state = run.sequence->KdaState(layer).data() + at * dim;
-    for (size_t r = run.first; r < run.first + run.count; ++r) {
+    for (size_t i = 0; i < run.count; ++i) {
+      const size_t r = run.first + i;
+      if (i == run.certain()) {
+        std::copy_n(state, dim * dim, rows.states + part * dim * dim);
+        state = rows.states + part * dim * dim;
+      }
       float* q = rows.q.Row(r) + at;
       float* k = rows.k.Row(r) + at;
       float* out = rows.out.Row(r) + at;
       kernels::L2NormInPlace(q, q_scale, dim);
       kernels::L2NormInPlace(k, 1.0F, dim);
-      kernels::DeltaRuleStep(state, dim,
-                             {.q = q,
-                              .k = k,
-                              .v = rows.v.Row(r) + at,
-                              .decay = rows.decay.Row(r) + at,
-                              .beta = rows.beta.Row(r)[head]},
-                             rows.scratch + at, out);
+      const kernels::DeltaRuleInput input = {.q = q,
+                                             .k = k,
+                                             .v = rows.v.Row(r) + at,
+                                             .decay = rows.decay.Row(r) + at,
+                                             .beta = rows.beta.Row(r)[head]};
+      if (i >= run.certain()) {
+        KeepTentative(run.sequence->tentative(), layer, i - run.certain(), dim, head, input);
+      }
+      kernels::DeltaRuleStep(state, dim, input, rows.scratch + at, out);
       kernels::RmsNorm(out, vectors.output_norm.data(), compute.config.rms_epsilon, out, dim);
     }
   }
@@ -99,13 +128,16 @@ void KdaAttention(const Compute& compute, size_t layer, const KdaVectors& vector
                   std::span<const RowRun> runs, RowsView x, RowsView a, Workspace& workspace) {
   const KdaConfig& kda = compute.config.kda;
   const size_t n = x.count;
-  KdaRows rows = {.q = workspace.Take(n, kda.width()),
-                  .k = workspace.Take(n, kda.width()),
-                  .v = workspace.Take(n, kda.width()),
-                  .decay = workspace.Take(n, kda.width()),
-                  .out = workspace.Take(n, kda.width()),
-                  .beta = workspace.Take(n, kda.heads),
-                  .scratch = workspace.TakeFloats(kda.width())};
+  KdaRows rows = {
+      .q = workspace.Take(n, kda.width()),
+      .k = workspace.Take(n, kda.width()),
+      .v = workspace.Take(n, kda.width()),
+      .decay = workspace.Take(n, kda.width()),
+      .out = workspace.Take(n, kda.width()),
+      .beta = workspace.Take(n, kda.heads),
+      .scratch = workspace.TakeFloats(kda.width()),
+      .tail = workspace.TakeFloats(3 * (kda.conv_taps - 1) * kda.width()),
+      .states = workspace.TakeFloats(compute.parallel.parts() * kda.head_dim * kda.head_dim)};
   const RowsView low_rank = workspace.Take(n, kda.head_dim);
   const RowsView gate = workspace.Take(n, kda.width());
 
@@ -122,8 +154,8 @@ void KdaAttention(const Compute& compute, size_t layer, const KdaVectors& vector
       GateRow(compute.config, vectors, rows.decay.Row(r), rows.beta.Row(r));
     }
   });
-  compute.parallel.For(kda.heads, 1, [&](size_t, size_t begin, size_t end) {
-    for (size_t h = begin; h < end; ++h) RunHead(compute, layer, vectors, runs, rows, h);
+  compute.parallel.For(kda.heads, 1, [&](size_t part, size_t begin, size_t end) {
+    for (size_t h = begin; h < end; ++h) RunHead(compute, layer, vectors, runs, rows, h, part);
   });
 
   ProjectGate(compute, layer, x, low_rank, gate);
@@ -134,6 +166,39 @@ void KdaAttention(const Compute& compute, size_t layer, const KdaVectors& vector
   });
   Project(compute, {Role::kKdaO, layer}, rows.out, a);
   workspace.Release();
+}
+
+void AdvanceByTentativeRows(const ModelConfig& config, size_t layer, SequenceState& sequence,
+                            size_t count, size_t first_head, size_t last_head, float* scratch) {
+  const size_t dim = config.kda.head_dim;
+  const size_t width = config.kda.width();
+  const size_t before = config.kda.conv_taps - 1;  // rows of a tail
+  const size_t at = first_head * dim;
+  const size_t n = (last_head - first_head) * dim;
+  TentativeRows& tentative = sequence.tentative();
+  for (size_t m = 0; m < 3; ++m) {
+    float* tail = sequence.ConvTail(layer).data() + m * before * width + at;
+    for (size_t t = 0; t < before; ++t) {
+      const size_t source = t + count;  // of the tail with the rows behind it
+      const float* row = source < before
+                             ? tail + source * width
+                             : tentative.ConvInputs(layer, source - before) + m * width + at;
+      std::copy_n(row, n, tail + t * width);
+    }
+  }
+  for (size_t h = first_head; h < last_head; ++h) {
+    float* state = sequence.KdaState(layer).data() + h * dim * dim;
+    for (size_t r = 0; r < count; ++r) {
+      const float* k = tentative.Keys(layer, r) + h * dim;
+      kernels::DeltaRuleStep(state, dim,
+                             {.q = k,
+                              .k = k,
+                              .v = tentative.Values(layer, r) + h * dim,
+                              .decay = tentative.Decays(layer, r) + h * dim,
+                              .beta = tentative.Betas(layer, r)[h]},
+                             scratch, scratch);
+    }
+  }
 }
 
 }  // namespace kimi_k3

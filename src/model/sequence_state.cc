@@ -33,11 +33,12 @@ uint64_t CacheBytes(const MlaConfig& mla, size_t max_positions, kernels::CacheTy
 }  // namespace
 
 SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
-                             kernels::CacheType cache_type)
+                             kernels::CacheType cache_type, size_t most_tentative)
     : config_(&config),
       max_positions_(max_positions),
       cache_type_(cache_type),
-      layers_(config.layers) {
+      layers_(config.layers),
+      tentative_(config, most_tentative) {
   for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
     if (config.IsMla(l)) {
       layers_[l].cache =
@@ -52,6 +53,7 @@ SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
 
 void SequenceState::Reset() {
   positions_ = 0;
+  tentative_.SetCount(0);
   for (Layer& layer : layers_) {
     std::ranges::fill(layer.kda_state.span(), 0.0F);
     std::ranges::fill(layer.conv_tail.span(), 0.0F);
@@ -96,8 +98,8 @@ std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
 }
 
 uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,
-                              kernels::CacheType cache_type) {
-  uint64_t bytes = 0;
+                              kernels::CacheType cache_type, size_t most_tentative) {
+  uint64_t bytes = TentativeRows::Bytes(config, most_tentative);
   for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
     if (config.IsMla(l)) {
       bytes += CacheBytes(config.mla, max_positions, cache_type);

@@ -9,6 +9,7 @@
 #include "base/aligned_buffer.h"
 #include "checkpoint/model_config.h"
 #include "kernels/latent_attention.h"
+#include "model/tentative_rows.h"
 
 namespace kimi_k3 {
 
@@ -19,8 +20,10 @@ class SequenceState {
   // Room for `max_positions` positions; pages of the latent cache are touched only as they fill.
   // config must outlive the state. Throws Error(kBudget) for positions that no memory could hold,
   // std::bad_alloc where this machine's does not.
+  // most_tentative: tentative rows that one pass may have.
   SequenceState(const ModelConfig& config, size_t max_positions,
-                kernels::CacheType cache_type = kernels::CacheType::kF32);
+                kernels::CacheType cache_type = kernels::CacheType::kF32,
+                size_t most_tentative = 0);
 
   // Back to the empty sequence.
   void Reset();
@@ -39,6 +42,11 @@ class SequenceState {
   // Stores row `position` of the cache; values: [cache_width] (rounded where the cache is bf16).
   void WriteCacheRow(size_t layer, size_t position, std::span<const float> values);
 
+  // Rows of the latest pass that are not positions yet: Transformer::Accept makes them so, the next
+  // pass forgets them.
+  TentativeRows& tentative() { return tentative_; }
+  const TentativeRows& tentative() const { return tentative_; }
+
   // Counts `n` more positions as done.
   void Advance(size_t n) { positions_ += n; }
 
@@ -50,7 +58,7 @@ class SequenceState {
 
   // Bytes that a state of this size takes when its cache is full; throws Error(kBudget) as above.
   static uint64_t Bytes(const ModelConfig& config, size_t max_positions,
-                        kernels::CacheType cache_type);
+                        kernels::CacheType cache_type, size_t most_tentative = 0);
 
  private:
   struct Layer {
@@ -63,6 +71,7 @@ class SequenceState {
   kernels::CacheType cache_type_;
   size_t positions_ = 0;
   std::vector<Layer> layers_;
+  TentativeRows tentative_;
 };
 
 }  // namespace kimi_k3

@@ -33,7 +33,36 @@ void Transformer::Forward(std::span<const Row> rows, std::span<float> logits) {
     if (observer_) observer_(layer);
   }
   if (wanted != 0) Logits(rows, wanted, logits);
-  for (const RowRun& run : runs) run.sequence->Advance(run.count);
+  for (const RowRun& run : runs) {
+    run.sequence->Advance(run.certain());
+    run.sequence->tentative().SetCount(run.tentative);
+  }
+}
+
+void Transformer::Accept(SequenceState& sequence, size_t count) {
+  const ModelConfig& config = compute_.config;
+  if (count > sequence.tentative().count()) {
+    throw std::logic_error("more rows accepted than were tentative");
+  }
+  sequence.tentative().SetCount(0);
+  if (count == 0) return;
+  std::vector<size_t> layers;
+  for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
+    if (!config.IsMla(l)) layers.push_back(l);
+  }
+  const size_t heads = config.kda.heads;
+  const size_t dim = config.kda.head_dim;
+  std::vector<float> scratch(compute_.parallel.parts() * dim);
+  compute_.parallel.For(layers.size() * heads, 1, [&](size_t part, size_t begin, size_t end) {
+    while (begin < end) {
+      const size_t head = begin % heads;
+      const size_t last = std::min(heads, head + end - begin);
+      AdvanceByTentativeRows(config, layers[begin / heads], sequence, count, head, last,
+                             &scratch[part * dim]);
+      begin += last - head;
+    }
+  });
+  sequence.Advance(count);
 }
 
 // The running residual p is residual(); a layer at a block boundary moves it among the blocks and

@@ -36,11 +36,17 @@ class Transformer {
   // logits is wrong.
   void CheckRows(std::span<const Row> rows, size_t logits_size) const;
 
-  // One pass: advances the sequences of `rows` by one position a row. logits: [rows that want them,
+  // One pass: advances the sequences of `rows` by one position for each row that is not tentative,
+  // and forgets the tentative rows of earlier passes. logits: [rows that want them,
   // vocabulary], in the order of the rows. Throws as CheckRows before anything is changed; what the
   // stream throws, and Error(kRun) for scores or logits that are not finite, leave the states of
   // the pass's sequences spoilt.
   void Forward(std::span<const Row> rows, std::span<float> logits);
+
+  // Makes positions of the first `count` tentative rows of the sequence's latest pass: its state is
+  // then, bit for bit, what it would be had they not been tentative. The others are forgotten.
+  // count <= sequence.tentative().count(). No weights are read.
+  void Accept(SequenceState& sequence, size_t count);
 
  private:
   void Embed(std::span<const Row> rows);

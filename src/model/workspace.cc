@@ -15,10 +15,12 @@ constexpr size_t kAlignFloats = kCacheLineBytes / sizeof(float);
 size_t Padded(size_t floats) { return (floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats; }
 
 // What kda.cc, mla.cc, dense_mlp.cc and moe.cc take, in the same order.
-size_t KdaFloats(const ModelConfig& config, size_t rows) {
+size_t KdaFloats(const ModelConfig& config, size_t rows, size_t parts) {
   const KdaConfig& kda = config.kda;
   return 5 * Padded(rows * kda.width()) + Padded(rows * kda.head_dim) + Padded(rows * kda.heads) +
-         Padded(kda.width()) + Padded(rows * kda.width());
+         Padded(kda.width()) + Padded(rows * kda.width()) +
+         Padded(3 * (kda.conv_taps - 1) * kda.width()) +
+         Padded(parts * kda.head_dim * kda.head_dim);
 }
 
 size_t MlaFloats(const ModelConfig& config, size_t rows, size_t parts) {
@@ -60,7 +62,8 @@ size_t Workspace::BlockCount(const ModelConfig& config) {
 
 size_t Workspace::ScratchFloats(const ModelConfig& config, size_t max_rows, size_t parts) {
   size_t floats = Padded(max_rows * config.hidden);  // the final hidden rows
-  if (Any(config, config.mla_layers, false)) floats = std::max(floats, KdaFloats(config, max_rows));
+  if (Any(config, config.mla_layers, false))
+    floats = std::max(floats, KdaFloats(config, max_rows, parts));
   if (Any(config, config.mla_layers, true))
     floats = std::max(floats, MlaFloats(config, max_rows, parts));
   if (Any(config, config.dense_layers, true))

@@ -165,6 +165,79 @@ TEST_P(EveryGeometry, ASequenceInChangingCompanyIsTheSameAsAlone) {
   }
 }
 
+// All bytes that a state holds.
+std::vector<std::byte> BytesOf(SequenceState& state) {
+  std::vector<std::byte> bytes;
+  for (const std::span<std::byte> stretch : state.Stretches(state.positions())) {
+    bytes.insert(bytes.end(), stretch.begin(), stretch.end());
+  }
+  return bytes;
+}
+
+// Two sequences at once: rows that turn out wrong are taken back, however many, and what is kept is
+// what it would have been.
+TEST_P(EveryGeometry, TentativeRowsThatAreNotAcceptedLeaveNoTrace) {
+  constexpr size_t kMost = 4;
+  const TestModel model(config(), 65);
+  const size_t vocabulary = config().vocabulary;
+  const auto width = static_cast<ptrdiff_t>(vocabulary);
+  const std::vector<int32_t> tokens = RandomTokens(config(), kPositions, 66);
+  for (const ComputeVariant& variant : {kPlain, ComputeVariants()[2], ComputeVariants()[3]}) {
+    Machine machine(model, variant, 12);
+    SequenceState plain(config(), kPositions);
+    const std::vector<float> expected = machine.Run(plain, tokens, 1);
+    std::vector<SequenceState> states;
+    for (size_t s = 0; s < 2; ++s) {
+      states.emplace_back(config(), kPositions, kernels::CacheType::kF32, kMost);
+    }
+    std::mt19937_64 random(67);
+    while (states[0].positions() < kPositions || states[1].positions() < kPositions) {
+      std::vector<Row> rows;
+      std::vector<size_t> right(states.size(), 0);  // tentative rows that are what comes next
+      std::vector<float> known;                     // logits of the rows before the first wrong one
+      std::vector<size_t> known_rows;
+      for (size_t s = 0; s < states.size(); ++s) {
+        const size_t done = states[s].positions();
+        const size_t left = kPositions - done;
+        const size_t certain = std::min<size_t>(left, random() % 3);
+        const size_t tentative = std::min<size_t>(left - certain, random() % (kMost + 1));
+        const size_t wrong = random() % (tentative + 1);
+        right[s] = wrong;
+        for (size_t i = 0; i < certain + tentative; ++i) {
+          const bool good = i < certain + wrong;
+          const auto other = static_cast<int32_t>(random() % vocabulary);
+          if (good) {
+            const auto at = expected.begin() + static_cast<ptrdiff_t>(done + i) * width;
+            known.insert(known.end(), at, at + width);
+            known_rows.push_back(rows.size());
+          }
+          rows.push_back({.sequence = &states[s],
+                          .token = good ? tokens[done + i] : other,
+                          .wants_logits = true,
+                          .tentative = i >= certain});
+        }
+      }
+      if (rows.empty()) continue;
+      std::vector<float> logits(rows.size() * vocabulary);
+      machine.transformer->Forward(rows, logits);
+      std::vector<float> found;
+      for (const size_t row : known_rows) {
+        const auto at = logits.begin() + static_cast<ptrdiff_t>(row) * width;
+        found.insert(found.end(), at, at + width);
+      }
+      ASSERT_EQ(found, known) << variant.name;
+      for (size_t s = 0; s < states.size(); ++s) {
+        const size_t before = states[s].positions();
+        const size_t most = std::min(right[s], states[s].tentative().count());
+        const size_t accepted = random() % (most + 1);
+        machine.transformer->Accept(states[s], accepted);
+        EXPECT_EQ(states[s].positions(), before + accepted);
+      }
+    }
+    for (SequenceState& state : states) EXPECT_EQ(BytesOf(state), BytesOf(plain)) << variant.name;
+  }
+}
+
 // An operation that fails, at any point of a pass, is reported; the machine then works as before.
 TEST_P(EveryGeometry, AFailureAtAnyPointIsReportedAndLeavesTheMachineWhole) {
   const TestModel model(config(), 61);
@@ -225,6 +298,25 @@ class OnePass : public testing::Test {
   Machine machine_{model_, kPlain, 6};
   SequenceState a_{model_.config(), 5}, b_{model_.config(), 3};
 };
+
+TEST_F(OnePass, TentativeRowsOutOfPlaceOrNumberAreRefused) {
+  std::vector<float> none;
+  SequenceState sequence(model_.config(), 5, kernels::CacheType::kF32, 1);
+  const Row certain = {.sequence = &sequence, .token = 1};
+  const Row tentative = {.sequence = &sequence, .token = 1, .tentative = true};
+  const Row other = {.sequence = &a_, .token = 1, .tentative = true};
+  for (const std::vector<Row>& rows :
+       {std::vector<Row>{tentative, certain}, std::vector<Row>{certain, tentative, tentative},
+        std::vector<Row>{other}}) {
+    EXPECT_THROW(machine_.transformer->Forward(rows, none), std::logic_error);
+  }
+  machine_.transformer->Forward(std::vector<Row>{certain, tentative}, none);
+  EXPECT_EQ(sequence.positions(), 1U);
+  EXPECT_THROW(machine_.transformer->Accept(sequence, 2), std::logic_error);
+  machine_.transformer->Accept(sequence, 1);
+  EXPECT_EQ(sequence.positions(), 2U);
+  EXPECT_THROW(machine_.transformer->Accept(sequence, 1), std::logic_error);
+}
 
 TEST_F(OnePass, AFullContextIsRefusedBeforeAnythingIsChanged) {
   const std::vector<int32_t> tokens = {1, 2, 3, 4};

@@ -35,6 +35,7 @@ struct EngineOptions {
   // Peak resident memory stays within this; unset: what the machine really has to spare.
   std::optional<uint64_t> memory_bytes;
   size_t sequences = 1;            // that may exist at once
+  size_t tentative_rows = 0;       // that a pass may have of each sequence (see PassRow)
   bool all_prompt_logits = false;  // every row of a pass may want logits, not one of each sequence
   std::string io = "auto";         // how weights are read: auto, direct, buffered, mmap
   // Read-ahead reaches this many layers beyond the one in use; unset: as far as there is room.
@@ -57,6 +58,8 @@ struct EngineCounters {
   uint64_t passes = 0;
   uint64_t rows = 0;
   uint64_t barriers = 0;  // loops that several threads shared
+  uint64_t tentative_rows = 0;
+  uint64_t accepted_rows = 0;  // of these
 
   // Fetched from the shards, padding to whole blocks included.
   uint64_t trunk_bytes = 0;
@@ -103,6 +106,9 @@ struct PassRow {
   Sequence* sequence = nullptr;
   TokenId token = 0;
   bool wants_logits = false;
+  // It may be taken back: only Engine::Accept makes it part of the text. Tentative rows are the
+  // last of their sequence.
+  bool tentative = false;
 };
 
 // A checkpoint opened for running. One thread calls at a time, but Interrupt may be called from
@@ -117,8 +123,9 @@ class Engine {
 
   size_t vocabulary() const;  // numbers in one row of logits
   size_t context() const;
-  size_t max_rows() const;  // of one pass
-  size_t layers() const;    // that are run
+  size_t max_rows() const;        // of one pass
+  size_t tentative_rows() const;  // of one sequence in a pass, at most
+  size_t layers() const;          // that are run
   size_t threads() const;
   // Which part of the model is run, such as "layers 0-11 of 93, experts 0-63 of 896": its answers
   // are not the model's. Empty for the whole model.
@@ -149,6 +156,11 @@ class Engine {
   // room or a token is outside the vocabulary; where reading fails (kIo), the weights are damaged
   // (kCheckpoint, kRun) or Interrupt was called (kInterrupted), the sequences are no longer intact.
   void Forward(std::span<const PassRow> rows, std::span<float> logits);
+
+  // Makes the first `rows` tentative rows of the sequence's latest pass part of its text, as if
+  // they had not been tentative; the others are forgotten, as all are by the sequence's next pass.
+  // Reads no weights. Throws std::logic_error for more rows than there are.
+  void Accept(Sequence& sequence, size_t rows);
 
   // Called on the calling thread after each layer of each pass.
   void SetProgress(std::function<void(const PassProgress&)> progress);

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "kimi_k3/constraint.h"
+#include "kimi_k3/drafter.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/sampling.h"
 
 namespace kimi_k3 {
 
 enum class StopReason {
-  kEndOfText,    // a stop token came, or what must be there is
+  kEndOfText,    // a stop token came
   kCaller,       // the callback said so (a stop text, a closed connection)
   kMaxTokens,    // as many tokens as asked for
   kContextFull,  // no position left
@@ -31,6 +32,9 @@ struct GenerationOptions {
   bool ignore_eos = false;  // stop tokens are tokens like others
   // What the generated tokens must make; null: anything. It sees each of them.
   OutputConstraint* constraint = nullptr;
+  // Guesses at what comes next, checked together; wants EngineOptions::tentative_rows. The text is
+  // the same, bit for bit. Null: none. Must outlive the call.
+  Drafter* drafter = nullptr;
   // Called for each prompt row with its place in the prompt and its logits, where set. All rows
   // then compute logits, which costs a product with the head for each.
   std::function<void(size_t, std::span<const float>)> on_prompt_logits = {};
@@ -45,9 +49,9 @@ struct GenerationResult {
 
 // Appends `prompt` (not empty) to the sequence and generates from there. on_token: called for each
 // token as it is chosen, the stop token excepted; returns false to stop. The sequence has then seen
-// all tokens but the last one. Throws Error(kUsage) where the prompt has no room in the sequence,
-// before anything is computed; else what Engine::Forward throws, an interruption during generation
-// excepted, which is a result.
+// all tokens but the last one; during the call it may be behind by the guesses that proved right.
+// Throws Error(kUsage) where the prompt has no room in the sequence, before anything is computed;
+// else what Engine::Forward throws, an interruption during generation excepted, which is a result.
 GenerationResult Generate(Engine& engine, Sequence& sequence, std::span<const TokenId> prompt,
                           const GenerationOptions& options,
                           const std::function<bool(TokenId)>& on_token);

@@ -19,7 +19,8 @@ namespace kimi_k3 {
 
 Sequence::State::State(const ModelConfig& config, const EngineOptions& options,
                        std::shared_ptr<std::atomic<size_t>> alive_count)
-    : state(config, options.context, CacheTypeOf(options.kv_cache)), alive(std::move(alive_count)) {
+    : state(config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows),
+      alive(std::move(alive_count)) {
   ++*alive;
 }
 
@@ -35,6 +36,7 @@ bool Sequence::intact() const { return state_->intact; }
 void Sequence::Reset() {
   state_->state.Reset();
   state_->tokens.clear();
+  state_->tentative.clear();
   state_->intact = true;
 }
 
@@ -73,6 +75,7 @@ Engine Engine::Open(const EngineOptions& options) {
 size_t Engine::vocabulary() const { return parts_->checkpoint.config().vocabulary; }
 size_t Engine::context() const { return parts_->options.context; }
 size_t Engine::max_rows() const { return parts_->transformer.max_rows(); }
+size_t Engine::tentative_rows() const { return parts_->options.tentative_rows; }
 size_t Engine::layers() const { return parts_->checkpoint.config().layers_run(); }
 size_t Engine::threads() const { return parts_->pool.threads(); }
 std::string Engine::part() const { return DescribeModelPart(parts_->checkpoint.config()); }
@@ -132,10 +135,14 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
     }
     model_rows.push_back({.sequence = &row.sequence->state_->state,
                           .token = row.token,
-                          .wants_logits = row.wants_logits});
+                          .wants_logits = row.wants_logits,
+                          .tentative = row.tentative});
   }
   parts_->transformer.CheckRows(model_rows, logits.size());
-  for (const PassRow& row : rows) row.sequence->state_->intact = false;
+  for (const PassRow& row : rows) {
+    row.sequence->state_->intact = false;
+    row.sequence->state_->tentative.clear();
+  }
   parts_->transformer.SetLayerObserver([&](size_t layer) {
     if (interrupted()) Fail(ErrorKind::kInterrupted, "interrupted");
     if (parts_->progress) {
@@ -146,10 +153,21 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
   parts_->transformer.Forward(model_rows, logits);
   for (const PassRow& row : rows) {
     row.sequence->state_->intact = true;
-    row.sequence->state_->tokens.push_back(row.token);
+    Sequence::State& state = *row.sequence->state_;
+    (row.tentative ? state.tentative : state.tokens).push_back(row.token);
+    if (row.tentative) ++parts_->tentative_rows;
   }
   ++parts_->passes;
   parts_->rows += rows.size();
+}
+
+void Engine::Accept(Sequence& sequence, size_t rows) {
+  Sequence::State& state = *sequence.state_;
+  parts_->transformer.Accept(state.state, rows);
+  const auto end = state.tentative.begin() + static_cast<ptrdiff_t>(rows);
+  state.tokens.insert(state.tokens.end(), state.tentative.begin(), end);
+  state.tentative.clear();
+  parts_->accepted_rows += rows;
 }
 
 void Engine::SetProgress(std::function<void(const PassProgress&)> progress) {
@@ -165,6 +183,8 @@ EngineCounters Engine::counters() const {
   return {.passes = parts_->passes,
           .rows = parts_->rows,
           .barriers = parts_->pool.barriers(),
+          .tentative_rows = parts_->tentative_rows,
+          .accepted_rows = parts_->accepted_rows,
           .trunk_bytes = stream.trunk_bytes,
           .expert_bytes = stream.expert_bytes,
           .head_bytes = stream.head_bytes,

@@ -29,6 +29,7 @@ struct Sequence::State {
   SequenceState state;
   std::shared_ptr<std::atomic<size_t>> alive;  // sequences of this engine
   std::vector<TokenId> tokens;
+  std::vector<TokenId> tentative;  // of the latest pass
   bool intact = true;
 };
 
@@ -47,6 +48,8 @@ struct Engine::Parts {
   std::function<void(const PassProgress&)> progress;
   uint64_t passes = 0;
   uint64_t rows = 0;
+  uint64_t tentative_rows = 0;
+  uint64_t accepted_rows = 0;
   std::shared_ptr<std::atomic<size_t>> sequences = std::make_shared<std::atomic<size_t>>(0);
   std::optional<std::string> fingerprint;  // once it has been asked for
 };

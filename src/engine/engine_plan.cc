@@ -71,10 +71,10 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
           .process_bytes = resident_bytes + options.reserved_bytes,
           .context = options.context,
           .sequences = options.sequences,
-          .sequence_bytes =
-              SequenceState::Bytes(config, options.context, CacheTypeOf(options.kv_cache)),
+          .sequence_bytes = SequenceState::Bytes(
+              config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows),
           .chunk_rows = std::min(options.prompt_chunk, options.context * options.sequences),
-          .logit_rows = options.sequences,
+          .logit_rows = options.sequences * (1 + options.tentative_rows),
           .activation_bytes =
               [&config, threads, logit_bytes](size_t rows) {
                 return Workspace::Bytes(config, rows, threads) + rows * logit_bytes;

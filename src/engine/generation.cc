@@ -2,9 +2,12 @@
 #include "kimi_k3/generation.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "engine/speculation.h"
 
 namespace kimi_k3 {
 namespace {
@@ -36,6 +39,107 @@ std::vector<float> RunPrompt(Engine& engine, Sequence& sequence, std::span<const
   return logits;
 }
 
+// The tokens of one answer, pass by pass.
+class Answer {
+ public:
+  Answer(Engine& engine, Sequence& sequence, const GenerationOptions& options,
+         const std::function<bool(TokenId)>& on_token)
+      : engine_(engine),
+        sequence_(sequence),
+        options_(options),
+        on_token_(on_token),
+        sampler_(options.sampling),
+        stop_tokens_(options.ignore_eos ? std::vector<TokenId>{} : engine.StopTokens()) {
+    if (options.drafter != nullptr) speculation_.emplace(*options.drafter, MostGuesses(engine));
+  }
+
+  // logits: of the prompt's last row.
+  StopReason Run(std::vector<float> logits) {
+    if (options_.max_tokens == 0) return StopReason::kMaxTokens;
+    history_.assign(sequence_.tokens().begin(), sequence_.tokens().end());
+    std::vector<TokenId> guesses;
+    for (;;) {
+      if (const auto reason = Choose(logits, guesses)) return *reason;
+      if (sequence_.room() == 0) return StopReason::kContextFull;
+      guesses = Guess();
+      Pass(guesses, logits);
+    }
+  }
+  std::vector<TokenId>& tokens() { return tokens_; }
+
+ private:
+  // A pass with one row beside the guesses.
+  static size_t MostGuesses(const Engine& engine) {
+    return std::min(engine.tentative_rows(), engine.max_rows() - 1);
+  }
+
+  // Takes tokens from the logits of the last pass, row by row, as long as they are what was
+  // guessed, and one more. The reason to stop, if there is one.
+  std::optional<StopReason> Choose(std::span<float> logits, std::span<const TokenId> guesses) {
+    const size_t vocabulary = engine_.vocabulary();
+    size_t row = 0;
+    std::optional<StopReason> reason;
+    for (;; ++row) {
+      const std::span<float> own = logits.subspan(row * vocabulary, vocabulary);
+      if (options_.constraint != nullptr) options_.constraint->MaskLogits(own);
+      const TokenId token = sampler_.Sample(own, history_);
+      reason = Take(token);
+      if (reason || row == guesses.size() || token != guesses[row]) break;
+    }
+    // What was guessed and taken is part of the text, the last token excepted.
+    if (!guesses.empty()) engine_.Accept(sequence_, row);
+    if (speculation_ && pass_seconds_ > 0) {
+      speculation_->Checked(guesses.size(), row, pass_seconds_);
+    }
+    return reason;
+  }
+
+  std::optional<StopReason> Take(TokenId token) {
+    if (std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
+      return StopReason::kEndOfText;
+    }
+    tokens_.push_back(token);
+    history_.push_back(token);
+    if (options_.constraint != nullptr) options_.constraint->Accept(token);
+    if (!on_token_(token)) return StopReason::kCaller;
+    if (options_.constraint != nullptr && options_.constraint->Ended()) {
+      return StopReason::kEndOfText;
+    }
+    if (tokens_.size() == options_.max_tokens) return StopReason::kMaxTokens;
+    return std::nullopt;
+  }
+
+  std::vector<TokenId> Guess() {
+    if (!speculation_) return {};
+    const size_t room = std::min(sequence_.room(), options_.max_tokens - tokens_.size()) - 1;
+    return speculation_->Propose(history_, room);
+  }
+
+  void Pass(std::span<const TokenId> guesses, std::vector<float>& logits) {
+    std::vector<PassRow> rows = {
+        {.sequence = &sequence_, .token = tokens_.back(), .wants_logits = true}};
+    for (const TokenId guess : guesses) {
+      rows.push_back(
+          {.sequence = &sequence_, .token = guess, .wants_logits = true, .tentative = true});
+    }
+    logits.resize(rows.size() * engine_.vocabulary());
+    const auto start = std::chrono::steady_clock::now();
+    engine_.Forward(rows, logits);
+    pass_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  Engine& engine_;
+  Sequence& sequence_;
+  const GenerationOptions& options_;
+  const std::function<bool(TokenId)>& on_token_;
+  Sampler sampler_;
+  std::vector<TokenId> stop_tokens_;
+  std::optional<Speculation> speculation_;
+  std::vector<TokenId> tokens_;
+  std::vector<TokenId> history_;
+  double pass_seconds_ = 0;
+};
+
 }  // namespace
 
 std::string_view StopReasonName(StopReason reason) {
@@ -64,44 +168,15 @@ GenerationResult Generate(Engine& engine, Sequence& sequence, std::span<const To
          "larger context (-c)",
          prompt.size(), sequence.room(), engine.context());
   }
-  Sampler sampler(options.sampling);
-  const std::vector<TokenId> stop_tokens =
-      options.ignore_eos ? std::vector<TokenId>{} : engine.StopTokens();
   GenerationResult result;
+  Answer answer(engine, sequence, options, on_token);
   try {
-    std::vector<float> logits = RunPrompt(engine, sequence, prompt, options);
-    std::vector<TokenId> history(sequence.tokens().begin(), sequence.tokens().end());
-    while (result.tokens.size() < options.max_tokens) {
-      if (options.constraint != nullptr) options.constraint->MaskLogits(logits);
-      const TokenId token = sampler.Sample(logits, history);
-      if (std::ranges::find(stop_tokens, token) != stop_tokens.end()) {
-        result.reason = StopReason::kEndOfText;
-        return result;
-      }
-      result.tokens.push_back(token);
-      history.push_back(token);
-      if (options.constraint != nullptr) options.constraint->Accept(token);
-      if (!on_token(token)) {
-        result.reason = StopReason::kCaller;
-        return result;
-      }
-      if (options.constraint != nullptr && options.constraint->Ended()) {
-        result.reason = StopReason::kEndOfText;
-        return result;
-      }
-      if (result.tokens.size() == options.max_tokens) break;
-      if (sequence.room() == 0) {
-        result.reason = StopReason::kContextFull;
-        return result;
-      }
-      engine.Forward({{{.sequence = &sequence, .token = token, .wants_logits = true}}}, logits);
-    }
+    result.reason = answer.Run(RunPrompt(engine, sequence, prompt, options));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInterrupted) throw;
     result.reason = StopReason::kInterrupted;
-    return result;
   }
-  result.reason = StopReason::kMaxTokens;
+  result.tokens = std::move(answer.tokens());
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kimi_k3/drafter.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/error.h"
 #include "kimi_k3/generation.h"
@@ -108,6 +110,9 @@ struct SchedulerStatus {
 struct SchedulerOptions {
   size_t sequences = 1;      // texts that run at once; at most EngineOptions::sequences
   size_t most_waiting = 64;  // texts that wait beside those
+  // Guesses at what comes next in a text, checked in its passes as long as it runs alone; wants
+  // EngineOptions::tentative_rows. Texts stay the same. Null: none.
+  std::function<std::unique_ptr<Drafter>()> make_drafter = {};
   // States that must leave memory are kept in this folder, up to so many bytes, and found again,
   // also by a later run; wants EngineOptions::sessions. Empty: they are forgotten.
   std::filesystem::path cache_dir = {};

@@ -3,6 +3,7 @@
 #include "cli/answer_run.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -111,6 +112,9 @@ StopReason AnswerRun::Stream(std::vector<TokenId> rest) {
   generation.on_prompt_progress = [this, all = rest.size()](size_t done) {
     AfterPromptPiece(done, all);
   };
+  const std::unique_ptr<Drafter> drafter =
+      engine_.tentative_rows() > 0 ? MakeNgramDrafter() : nullptr;
+  generation.drafter = drafter.get();
   progress_.emplace(engine_, output_, rest.size(), std::min(left, room));
   if (options_.stop_between_passes) {
     progress_->AnswerWishToStop("stopping when this pass is done; Ctrl-C again stops at once");

@@ -27,6 +27,7 @@ void AddChatOptions(CLI::App& app, ChatOptions& options) {
              "Tokens of an answer at the most; without it as many as the context has room for", 1)
       ->default_str("");
   AddSamplingFlags(generation, options.sampling, "another one each time");
+  AddDraftFlag(generation, options.engine.tentative_rows);
 
   FlagGroup session(app, "Session");
   AddSessionFlags(session, options.session_file, options.session_every);

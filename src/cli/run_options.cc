@@ -75,6 +75,7 @@ void AddSamplingOptions(CLI::App& app, RunOptions& options) {
              })
       ->default_str(fmt::to_string(options.max_tokens));
   AddSamplingFlags(group, options.sampling);
+  AddDraftFlag(group, options.engine.tentative_rows);
   group.Texts("--stop", "TEXT", options.stop, "End the answer before this text (may be repeated)");
   group.Switch("--ignore-eos", options.ignore_eos, "Go on where the model ends its text");
   group.Text("-j,--json-schema", "JSON", options.json_schema,

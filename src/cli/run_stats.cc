@@ -41,6 +41,8 @@ RunStats::Phase RunStats::PhaseSince(const Reading& start, size_t tokens) const 
   phase.engine.passes -= start.engine.passes;
   phase.engine.rows -= start.engine.rows;
   phase.engine.barriers -= start.engine.barriers;
+  phase.engine.tentative_rows -= start.engine.tentative_rows;
+  phase.engine.accepted_rows -= start.engine.accepted_rows;
   phase.engine.trunk_bytes -= start.engine.trunk_bytes;
   phase.engine.expert_bytes -= start.engine.expert_bytes;
   phase.engine.head_bytes -= start.engine.head_bytes;
@@ -71,8 +73,11 @@ void RunStats::Finish(size_t generated, std::string_view reason, std::string_vie
     prompt_ = PhaseSince(phase_start_, prompt_done_);
     return;
   }
-  // The first token comes out of the prompt's last pass, each later one out of a pass of its own.
-  decode_ = PhaseSince(phase_start_, engine_.counters().passes - phase_start_.engine.passes);
+  // The first token comes out of the prompt's last pass, each later one out of a pass of its own or
+  // as a guess that proved right.
+  const EngineCounters now = engine_.counters();
+  decode_ = PhaseSince(phase_start_, now.passes - phase_start_.engine.passes + now.accepted_rows -
+                                         phase_start_.engine.accepted_rows);
 }
 
 std::string RunStats::Summary() const {
@@ -86,6 +91,11 @@ std::string RunStats::Summary() const {
     decode = fmt::format(", then {:.3g} s and {} read a token",
                          decode_.seconds / static_cast<double>(decode_.tokens),
                          FormatByteSize(decode_.engine.bytes_read() / decode_.tokens));
+    if (engine_.tentative_rows() > 0) {
+      decode +=
+          fmt::format(" ({:.3g} tokens a pass)", static_cast<double>(decode_.tokens) /
+                                                     static_cast<double>(decode_.engine.passes));
+    }
   }
   const std::string reused =
       reused_tokens_ == 0 ? "" : fmt::format(" after {} known", reused_tokens_);
@@ -107,6 +117,8 @@ void RunStats::Write(const std::filesystem::path& path) const {
                                   {"tokens", p.tokens},
                                   {"tokens_per_second", PerSecond(p.tokens, p.seconds)},
                                   {"passes", p.engine.passes},
+                                  {"guesses", p.engine.tentative_rows},
+                                  {"right_guesses", p.engine.accepted_rows},
                                   {"barriers", p.engine.barriers},
                                   {"bytes_read",
                                    {{"trunk", p.engine.trunk_bytes},

@@ -18,6 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_name.h"
 #include "cli/output.h"
+#include "cli/shared_flags.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/sampling.h"
 #include "server/server.h"
@@ -90,6 +91,7 @@ void AddGenerationFlags(CLI::App& command, ServeOptions& options) {
               });
   group.Number("--temp", "T", server.temperature, "Temperature of requests that name none");
   group.Number("--top-p", "P", server.top_p, "Top-p of requests that name none");
+  AddDraftFlag(group, options.engine.tentative_rows);
   group.Count("--max-tokens", "N", server.most_answer_tokens,
               "Tokens of an answer at the most; 0: as many as the context has room for");
 }

@@ -4,6 +4,12 @@
 #include "base/error.h"
 
 namespace kimi_k3 {
+namespace {
+
+constexpr size_t kUsualGuesses = 4;
+constexpr size_t kMostGuesses = 16;
+
+}  // namespace
 
 void AddEffortFlag(FlagGroup& group, std::optional<ThinkingEffort>& effort) {
   group.Value("--effort", "low|high|max", "How much to reason; the model's default is max",
@@ -15,6 +21,24 @@ void AddEffortFlag(FlagGroup& group, std::optional<ThinkingEffort>& effort) {
                   Fail(ErrorKind::kUsage, "--effort: \"{}\" is not one of low, high, max", text);
                 }
               });
+}
+
+void AddDraftFlag(FlagGroup& group, size_t& guesses) {
+  group
+      .Value("--draft", "none|ngram[:K]",
+             "Guess up to K tokens (4) from what the text has said before and check them in one "
+             "pass; the text stays the same",
+             [&guesses](const std::string& text) {
+               const std::string kind = text.substr(0, text.find(':'));
+               if ((kind != "none" && kind != "ngram") || (kind == "none" && text != kind)) {
+                 Fail(ErrorKind::kUsage, "--draft: \"{}\" is not none, ngram or ngram:K", text);
+               }
+               guesses = kind == "none" ? 0 : kUsualGuesses;
+               if (text != kind) {
+                 guesses = ParseCount("--draft", text.substr(kind.size() + 1), 1, kMostGuesses);
+               }
+             })
+      ->default_str("none");
 }
 
 void AddPathFlag(FlagGroup& group, const std::string& names, const std::string& value,

@@ -1,6 +1,7 @@
 // Flags that several commands have alike.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,6 +13,9 @@ namespace kimi_k3 {
 
 // --effort; the target must outlive the parse.
 void AddEffortFlag(FlagGroup& group, std::optional<ThinkingEffort>& effort);
+
+// --draft; guesses: how many tokens are guessed and checked in one pass. It must outlive the parse.
+void AddDraftFlag(FlagGroup& group, size_t& guesses);
 
 // A flag whose value is the name of a file; the target must outlive the parse.
 void AddPathFlag(FlagGroup& group, const std::string& names, const std::string& value,

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "engine/likely_tokens.h"
+#include "engine/speculation.h"
 #include "engine/state_cache.h"
 
 namespace kimi_k3 {
@@ -54,6 +55,8 @@ struct Scheduler::Job {
   Sampler sampler;
   TextResult result;
   std::vector<TokenId> history;  // prompt and what was generated
+  std::unique_ptr<Drafter> drafter;
+  std::optional<Speculation> speculation;
 
   // ----
   TextProgress::Phase phase = TextProgress::Phase::kWaiting;
@@ -81,6 +84,11 @@ class Scheduler::Impl {
   std::shared_ptr<Job> Submit(TextRequest request, std::shared_ptr<TextConsumer> consumer) {
     CheckRequest(request);
     auto job = std::make_shared<Job>(std::move(request), std::move(consumer));
+    if (options_.make_drafter && engine_.max_rows() > 1) {
+      job->drafter = options_.make_drafter();
+      job->speculation.emplace(*job->drafter,
+                               std::min(engine_.tentative_rows(), engine_.max_rows() - 1));
+    }
     const std::lock_guard lock(mutex_);
     if (stopping_) return nullptr;
     const size_t free = static_cast<size_t>(
@@ -150,7 +158,9 @@ class Scheduler::Impl {
     std::optional<Sequence> sequence;
     std::shared_ptr<Job> job;
     uint64_t last_used = 0;
-    size_t rows = 0;  // in the pass in progress
+    size_t rows = 0;                    // in the pass in progress, guesses not counted
+    std::vector<TokenId> guesses = {};  // that stand behind them
+    size_t right_guesses = 0;           // found so far after the pass
   };
 
   void CheckRequest(const TextRequest& request) const {
@@ -364,6 +374,7 @@ class Scheduler::Impl {
         if ((slot.job->phase == TextProgress::Phase::kPrompt) != prompts) continue;
         slot.rows = AddRows(slot, room);
         room -= slot.rows;
+        if (!prompts && slot.rows > 0) room -= AddGuesses(slot, room);
         slot.job->in_pass = slot.rows > 0;
         if (slot.rows > 0) pass_slots_.push_back(&slot);
       }
@@ -399,6 +410,21 @@ class Scheduler::Impl {
     return count;
   }
 
+  // Guesses behind the rows of a text that is alone; returns how many.
+  size_t AddGuesses(Slot& slot, size_t room) {
+    Job& job = *slot.job;
+    const auto runs = [](const Slot& other) { return other.job != nullptr; };
+    if (!job.speculation || std::ranges::count_if(slots_, runs) != 1) return 0;
+    const size_t tokens = job.request.max_tokens - job.result.tokens.size() - 1;
+    const size_t positions = slot.sequence->room() - slot.rows;
+    slot.guesses = job.speculation->Propose(job.history, std::min({room, tokens, positions}));
+    for (const TokenId guess : slot.guesses) {
+      rows_.push_back(
+          {.sequence = &*slot.sequence, .token = guess, .wants_logits = true, .tentative = true});
+    }
+    return slot.guesses.size();
+  }
+
   static bool IsScored(const Job& job, size_t position) {
     return job.request.score_from && position >= *job.request.score_from &&
            position < job.request.prompt.size();
@@ -411,6 +437,7 @@ class Scheduler::Impl {
   void RunPass() {
     const auto wanted = static_cast<size_t>(std::ranges::count_if(rows_, &PassRow::wants_logits));
     std::optional<Error> failure;
+    const auto start = Clock::now();
     try {
       logits_.resize(wanted * engine_.vocabulary());
       engine_.Forward(rows_, logits_);
@@ -419,6 +446,7 @@ class Scheduler::Impl {
     } catch (const std::exception& error) {
       failure = Error(ErrorKind::kRun, error.what());
     }
+    const double seconds = SecondsSince(start);
     {
       const std::lock_guard lock(mutex_);
       passing_ = false;
@@ -433,7 +461,7 @@ class Scheduler::Impl {
         std::unique_lock lock(mutex_);
         EndSlot(lock, *slot, ReasonOf(*failure, *slot->job));
       } else {
-        Advance(*slot, next_row);
+        Advance(*slot, next_row, seconds);
       }
     }
   }
@@ -443,8 +471,8 @@ class Scheduler::Impl {
     return std::span(logits_).subspan(next_row++ * engine_.vocabulary(), engine_.vocabulary());
   }
 
-  // After a pass: the prompt is further, or a token is chosen.
-  void Advance(Slot& slot, size_t& next_row) {
+  // After a pass of so many seconds: the prompt is further, or tokens are chosen.
+  void Advance(Slot& slot, size_t& next_row, double seconds) {
     Job& job = *slot.job;
     const size_t end = slot.sequence->tokens().size();
     std::vector<std::pair<size_t, std::span<float>>> scored;  // positions and the logits before
@@ -453,9 +481,11 @@ class Scheduler::Impl {
     }
     std::span<float> choice;
     if (end == job.history.size() && WantsMore(job)) choice = NextLogits(next_row);
+    std::optional<double> token_seconds;
     {
       const std::lock_guard lock(mutex_);
       job.in_pass = false;
+      if (job.phase == TextProgress::Phase::kAnswer) token_seconds = seconds;
       if (job.phase == TextProgress::Phase::kPrompt) {
         job.prompt_done += slot.rows;
         status_.prompt_tokens += slot.rows;
@@ -480,7 +510,7 @@ class Scheduler::Impl {
       if (choice.empty()) {
         EndWith(slot, StopReason::kMaxTokens);
       } else {
-        Choose(slot, choice);
+        ChooseTokens(slot, choice, next_row, token_seconds);
       }
     } catch (const std::exception& error) {
       std::unique_lock lock(mutex_);
@@ -498,7 +528,32 @@ class Scheduler::Impl {
     return chosen;
   }
 
-  void Choose(Slot& slot, std::span<float> logits) {
+  // Takes tokens as long as they are what was guessed, and one more. seconds: that the pass took,
+  // where it had no prompt.
+  void ChooseTokens(Slot& slot, std::span<float> logits, size_t& next_row,
+                    std::optional<double> seconds) {
+    const std::shared_ptr<Job> job = slot.job;
+    const size_t proposed = slot.guesses.size();
+    size_t right = 0;
+    for (;;) {
+      const std::optional<TokenId> token = Choose(slot, logits);
+      if (!token || right == proposed || *token != slot.guesses[right]) break;
+      slot.right_guesses = ++right;
+      logits = NextLogits(next_row);
+    }
+    if (slot.job != nullptr) AcceptGuesses(slot);
+    if (job->speculation && seconds) job->speculation->Checked(proposed, right, *seconds);
+  }
+
+  // What was guessed and taken becomes part of the text.
+  void AcceptGuesses(Slot& slot) {
+    if (!slot.guesses.empty()) engine_.Accept(*slot.sequence, slot.right_guesses);
+    slot.guesses.clear();
+    slot.right_guesses = 0;
+  }
+
+  // The next token of the text; nothing where that was its last.
+  std::optional<TokenId> Choose(Slot& slot, std::span<float> logits) {
     Job& job = *slot.job;
     std::vector<float> plain;  // as they are before any are forbidden
     if (job.request.likely_tokens) plain.assign(logits.begin(), logits.end());
@@ -508,7 +563,7 @@ class Scheduler::Impl {
     if (!job.request.ignore_eos &&
         std::ranges::find(stop_tokens_, chosen.token) != stop_tokens_.end()) {
       EndWith(slot, StopReason::kEndOfText);
-      return;
+      return std::nullopt;
     }
     job.result.tokens.push_back(chosen.token);
     job.history.push_back(chosen.token);
@@ -522,13 +577,17 @@ class Scheduler::Impl {
       EndWith(slot, StopReason::kCaller);
     } else if (!WantsMore(job)) {
       EndWith(slot, StopReason::kMaxTokens);
-    } else if (slot.sequence->room() == 0) {
+    } else if (slot.sequence->room() == slot.right_guesses) {
       EndWith(slot, StopReason::kContextFull);
+    } else {
+      return chosen.token;
     }
+    return std::nullopt;
   }
 
   void EndWith(Slot& slot, StopReason reason) {
     slot.job->result.reason = reason;
+    AcceptGuesses(slot);
     std::unique_lock lock(mutex_);
     EndSlot(lock, slot, std::nullopt);
   }
@@ -537,6 +596,8 @@ class Scheduler::Impl {
   void EndSlot(std::unique_lock<std::mutex>& lock, Slot& slot, std::optional<Error> error) {
     const std::shared_ptr<Job> job = std::exchange(slot.job, nullptr);
     slot.rows = 0;
+    slot.guesses.clear();
+    slot.right_guesses = 0;
     slot.last_used = ++uses_;
     if (slot.sequence && !slot.sequence->intact()) slot.sequence->Reset();
     EndJob(lock, *job, std::move(error));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kimi_k3/drafter.h"
 #include "kimi_k3/scheduler.h"
 #include "server/api.h"
 #include "server/connection.h"
@@ -55,6 +56,12 @@ void SendError(const ApiError& error, const std::string& path, ResponseWriter& r
   response.Send(error.status(), "application/json", server::ErrorJson(error));
 }
 
+// What guesses at the texts of an engine that has room for guesses.
+std::function<std::unique_ptr<Drafter>()> DrafterMaker(const Engine& engine) {
+  if (engine.tentative_rows() == 0) return {};
+  return MakeNgramDrafter;
+}
+
 }  // namespace
 
 class Server::Impl {
@@ -73,6 +80,7 @@ class Server::Impl {
         bodies_(limits_.body_bytes * kBodiesAtOnce),
         scheduler_(engine, {.sequences = sequences,
                             .most_waiting = options_.most_waiting,
+                            .make_drafter = DrafterMaker(engine),
                             .cache_dir = options_.cache_dir,
                             .most_cache_bytes = options_.most_cache_bytes}),
         api_(engine.tokenizer(), engine.context(), scheduler_, metrics_, options_) {}

@@ -48,6 +48,32 @@ TEST(EffortFlag, AndPathFlagsAreTheSameForRunAndChat) {
   }
 }
 
+TEST(DraftFlag, TakesAKindAndANumberAndNothingElse) {
+  for (const char* command : {"run", "chat", "serve"}) {
+    for (const char* value : {"", "some", "none:1", "ngram:", "ngram:0", "ngram:17", "ngram:x"}) {
+      const ProgramResult result = RunProgram({command, "-m", "x", "--draft", value});
+      EXPECT_EQ(result.exit_code, 2) << command << ' ' << value;
+      EXPECT_THAT(result.err, HasSubstr("--draft")) << command << ' ' << value;
+    }
+  }
+}
+
+TEST(DraftFlag, ChangesThePassesOfATextAndNotTheText) {
+  const std::vector<std::string> run = {
+      "-m", KIMI_K3_SOURCE_DIR "/models/tiny", "--raw", "-p", "And God said, Let there be", "-n",
+      "150", "--repeat-penalty", "1"};
+  const ProgramResult plain = RunProgram(run);
+  for (const char* draft : {"none", "ngram", "ngram:16"}) {
+    std::vector<std::string> arguments = run;
+    arguments.insert(arguments.end(), {"--draft", draft});
+    const ProgramResult result = RunProgram(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, plain.out) << draft;
+    if (std::string_view(draft) == "none") continue;
+    EXPECT_THAT(result.err, HasSubstr("tokens a pass"));
+  }
+}
+
 TEST(Terminal, GetsNoControlCharactersFromAName) {
   ProgramOptions options;
   options.streams = Streams::kErrorTerminal;

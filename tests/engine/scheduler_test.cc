@@ -512,6 +512,84 @@ class OneTokenOnly : public Collector {
   }
 };
 
+// Guesses what a known text goes on with.
+class KnownText final : public Drafter {
+ public:
+  explicit KnownText(std::vector<TokenId> text) : text_(std::move(text)) {}
+  std::vector<TokenId> Propose(std::span<const TokenId> text, size_t most) override {
+    if (text.size() >= text_.size()) return {};
+    const auto begin = text_.begin() + static_cast<ptrdiff_t>(text.size());
+    return {begin, begin + static_cast<ptrdiff_t>(std::min(most, text_.size() - text.size()))};
+  }
+
+ private:
+  std::vector<TokenId> text_;
+};
+
+class SchedulingGuesses : public Scheduling {
+ protected:
+  // Guesses at `known`, with prompts of several passes.
+  void StartGuessing(size_t sequences, const std::vector<TokenId>& known, size_t context = 64) {
+    EngineOptions options = GoldenOptions("k3", context, 5);
+    options.sequences = sequences;
+    options.tentative_rows = 3;
+    scheduler_.reset();
+    engine_.emplace(Engine::Open(options));
+    scheduler_.emplace(*engine_, SchedulerOptions{.sequences = sequences, .make_drafter = [known] {
+                                                    return std::make_unique<KnownText>(known);
+                                                  }});
+  }
+  static std::vector<TokenId> Whole(const TextRequest& request) {
+    std::vector<TokenId> text = request.prompt;
+    const std::vector<TokenId> answer = Alone(request);
+    text.insert(text.end(), answer.begin(), answer.end());
+    return text;
+  }
+};
+
+TEST_F(SchedulingGuesses, ATextAloneIsTheSameInFewerPasses) {
+  for (const size_t i : {size_t{6}, size_t{7}}) {  // greedy and drawn
+    TextRequest request = RequestOf(i);
+    request.max_tokens = 24;
+    std::vector<TokenId> known = Whole(request);
+    known[known.size() - 5] = 0;  // one wrong guess
+    StartGuessing(2, known);
+    EXPECT_EQ(Run(request).tokens, Alone(request));
+    EXPECT_LT(engine_->counters().passes, 18U);
+    EXPECT_GT(engine_->counters().accepted_rows, 8U);
+    // The state that is held is of the text.
+    request.prompt = Whole(request);
+    const uint64_t rows = engine_->counters().rows;
+    request.max_tokens = 1;
+    EXPECT_EQ(Run(request).tokens, Alone(request));
+    EXPECT_EQ(engine_->counters().rows, rows + 1);
+  }
+}
+
+TEST_F(SchedulingGuesses, TextsTogetherAreTheSameAsAlone) {
+  const TextRequest request = RequestOf(6);
+  StartGuessing(3, Whole(request));
+  std::vector<std::shared_ptr<Collector>> collectors;
+  for (size_t i = 4; i < 9; ++i) collectors.push_back(Submit(RequestOf(i)));
+  for (size_t i = 4; i < 9; ++i) {
+    EXPECT_EQ(collectors[i - 4]->AwaitEnd().tokens, Alone(RequestOf(i))) << i;
+  }
+}
+
+TEST_F(SchedulingGuesses, AFullContextEndsATextAsWithout) {
+  TextRequest request = RequestOf(6);
+  request.max_tokens = 1000;
+  const size_t context = request.prompt.size() + 9;
+  const std::vector<TokenId> expected = Alone(request, context);
+  std::vector<TokenId> known = request.prompt;
+  known.insert(known.end(), expected.begin(), expected.end());
+  known.resize(known.size() + 10);
+  StartGuessing(1, known, context);
+  const TextResult result = Run(request);
+  EXPECT_EQ(result.tokens, expected);
+  EXPECT_EQ(result.reason, StopReason::kContextFull);
+}
+
 TEST_F(Scheduling, AConsumerMayForbidTokens) {
   Start(1);
   for (const float temperature : {0.0F, 1.0F}) {

@@ -179,6 +179,14 @@ void AnswerRun::Close(StopReason reason) {
 
 void AnswerRun::WarnOfCut(StopReason reason) {
   const bool cut = reason == StopReason::kMaxTokens || reason == StopReason::kContextFull;
+  if (cut && options_.constraint != nullptr) {
+    output_.Note(
+        reason == StopReason::kMaxTokens
+            ? fmt::format("cut before the JSON was whole: {} tokens were not enough (see -n)",
+                          note_.max_tokens)
+            : "cut before the JSON was whole: the context is full (see -c)");
+    return;
+  }
   if (!cut || note_.answer().empty() || !printer_.is_reasoning()) return;
   output_.Note(reason == StopReason::kMaxTokens
                    ? fmt::format("cut inside the reasoning, before any answer: {} tokens were not "
@@ -195,8 +203,8 @@ void AnswerRun::Salvage(const Error& error) {
     if (!output_.broken()) printer_.Finish();
     stats_->Finish(generated_, "failed", error.what());
     if (options_.keeper != nullptr && options_.keeper->exists()) {
-      output_.Note(fmt::format("{} has what was saved before; --resume goes on from there",
-                               options_.keeper->path().string()));
+      output_.Note(fmt::format("{} has what was saved before; {} goes on from there",
+                               options_.keeper->path().string(), options_.resumed_by));
     }
     if (options_.stats_file) stats_->Write(*options_.stats_file);
   } catch (const Error&) {  // the first failure is the one to tell

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/answer_printer.h"
 #include "cli/npy_file.h"
@@ -26,6 +27,8 @@ struct AnswerOptions {
   // A wish to stop waits until the pass in progress is done (and no tag is half written): then the
   // state stays whole. Else whoever holds an EngineInterrupt ends the pass.
   bool stop_between_passes = false;
+  // What goes on from a saved session, for messages.
+  std::string_view resumed_by = "--resume";
   NpyFile* logits = nullptr;               // takes the logits of the prompt
   OutputConstraint* constraint = nullptr;  // of a new answer; null: none
   std::optional<std::filesystem::path> stats_file = {};

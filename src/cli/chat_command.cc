@@ -14,6 +14,7 @@
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/result_file.h"
+#include "cli/sampling_flags.h"
 #include "cli/session_keeper.h"
 #include "cli/terminal_text.h"
 #include "kimi_k3/session.h"
@@ -61,6 +62,9 @@ void AddChatCommand(CLI::App& app, ExitCode& code) {
   AddChatOptions(*command, *options);
   command->callback([command, options, &code] {
     options->seed_given = SeedIsGiven(*command);
+    options->take_given_sampling = [command, options = options.get()](SamplingOptions& sampling) {
+      TakeGivenSampling(*command, options->sampling, sampling);
+    };
     code = RunChat(*options);
   });
 }

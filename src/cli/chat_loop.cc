@@ -86,6 +86,13 @@ void ChatLoop::Adopt(SessionNote note, const std::filesystem::path& path) {
     Fail(ErrorKind::kUsage, "{}: this session is a text without the chat format: go on with run",
          path.string());
   }
+  const auto refuse_if = [&path](bool differs, const char* what) {
+    if (!differs) return;
+    Fail(ErrorKind::kUsage, "{} was begun with {}: leave it out, or name another file",
+         path.string(), what);
+  };
+  refuse_if(options_.no_thinking && note.thinking, "thinking on, not --no-thinking");
+  refuse_if(options_.effort && options_.effort != note.effort, "another --effort");
   LoadSession(engine_, sequence_, path);
   for (const TokenId token : note.text) {
     if (static_cast<size_t>(token) < engine_.vocabulary()) continue;
@@ -93,6 +100,7 @@ void ChatLoop::Adopt(SessionNote note, const std::filesystem::path& path) {
          path.string(), token);
   }
   note_ = std::move(note);
+  if (options_.take_given_sampling) options_.take_given_sampling(note_.sampling);
   const auto of_user = std::ranges::count(note_.messages, ChatRole::kUser, &ChatMessage::role);
   output_.Note(fmt::format("{}: {} message{} of yours, {} tokens of {} positions", path.string(),
                            of_user, of_user == 1 ? "" : "s", note_.text.size(), engine_.context()));
@@ -108,12 +116,12 @@ ExitCode ChatLoop::Run() {
     interrupts_.Forget();
     engine_.ClearInterrupt();
     const Line line = input.Next();
-    if (line.kind == LineKind::kEnd) return kExitDone;
+    if (line.kind == LineKind::kEnd) return outcome_;
     if (line.kind == LineKind::kInterrupted) {
       if (!PersonTypes()) return kExitInterrupted;
       continue;
     }
-    if (!Handle(line)) return kExitDone;
+    if (!Handle(line)) return outcome_;
   }
 }
 
@@ -188,10 +196,17 @@ void ChatLoop::Answer(bool resumed) {
                 {.keeper = keeper_,
                  .resumed = resumed,
                  .stop_between_passes = true,
+                 .resumed_by = "the next chat with it",
                  .logits = nullptr,
                  .stats_file = options_.stats_file});
   const EngineInterrupt second_wish(engine_, kWishesToStopAtOnce);
-  run.Execute();
+  try {
+    run.Execute();
+    outcome_ = kExitDone;  // the session has all of it, whatever failed before
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kIo) outcome_ = kExitIo;
+    throw;
+  }
   ++answers_;
   last_summary_ = run.Summary();
 }

@@ -60,6 +60,7 @@ class ChatLoop {
   SessionNote note_;
   bool hide_thinking_;
   size_t answers_ = 0;
+  ExitCode outcome_ = kExitDone;  // of the chat, should it end now
   std::string last_summary_;
 };
 

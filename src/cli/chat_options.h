@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct ChatOptions {
   // The vendor's defaults.
   SamplingOptions sampling = {.temperature = 1.0F, .top_p = 0.95F};
   bool seed_given = false;
+  // Puts what flags say of sampling in the place of what a session says; unset: nothing was said.
+  std::function<void(SamplingOptions&)> take_given_sampling = {};
 
   std::optional<std::filesystem::path> session_file;
   size_t session_every = 8;

@@ -23,4 +23,17 @@ void AddSamplingFlags(FlagGroup& group, SamplingOptions& sampling,
   if (!seed_default.empty()) seed->default_str(seed_default);
 }
 
+void TakeGivenSampling(const CLI::App& app, const SamplingOptions& given, SamplingOptions& target) {
+  const auto take = [&](const char* flag, auto member) {
+    if (app.get_option(flag)->count() > 0) target.*member = given.*member;
+  };
+  take("--temp", &SamplingOptions::temperature);
+  take("--top-k", &SamplingOptions::top_k);
+  take("--top-p", &SamplingOptions::top_p);
+  take("--min-p", &SamplingOptions::min_p);
+  take("--repeat-penalty", &SamplingOptions::repeat_penalty);
+  take("--repeat-last-n", &SamplingOptions::repeat_last);
+  take("--seed", &SamplingOptions::seed);
+}
+
 }  // namespace kimi_k3

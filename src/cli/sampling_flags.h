@@ -11,4 +11,7 @@ namespace kimi_k3 {
 void AddSamplingFlags(FlagGroup& group, SamplingOptions& sampling,
                       const std::string& seed_default = {});
 
+// Takes over from `given` what flags of `app` were met in the parse.
+void TakeGivenSampling(const CLI::App& app, const SamplingOptions& given, SamplingOptions& target);
+
 }  // namespace kimi_k3

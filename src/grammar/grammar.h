@@ -34,7 +34,7 @@ inline constexpr uint32_t kMostDepth = 100;
 // A state that no finite text leads on from.
 inline constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
 // Limits of what a request can make the server compute and keep.
-inline constexpr size_t kMostArcs = 400'000;
+inline constexpr size_t kMostArcs = 100'000;
 
 // A way from one state to another.
 struct Arc {

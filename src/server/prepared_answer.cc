@@ -12,9 +12,9 @@
 namespace kimi_k3::server {
 namespace {
 
-void CheckPrompt(const std::vector<TokenId>& prompt, size_t most) {
+void CheckPrompt(const std::vector<TokenId>& prompt, size_t most, const char* field) {
   if (prompt.size() <= most) return;
-  throw ApiError(400, "context_length_exceeded", "messages",
+  throw ApiError(400, "context_length_exceeded", field,
                  fmt::format("the prompt has {} tokens, but at most {} are taken here (-c)",
                              prompt.size(), most));
 }
@@ -59,7 +59,7 @@ PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ConstraintMak
                                  const ChatCompletionRequest& request, AnswerOrigin origin,
                                  std::function<void(GeneratedTurn)> on_turn) {
   RenderedChat chat = Render(tokenizer, request.chat);
-  CheckPrompt(chat.ids, origin.most_prompt_tokens);
+  CheckPrompt(chat.ids, origin.most_prompt_tokens, "messages");
   const CompletionOptions& options = request.options;
   PreparedAnswer prepared;
   prepared.stream = options.stream;
@@ -84,7 +84,7 @@ PreparedAnswer PrepareChatAnswer(const Tokenizer& tokenizer, const ConstraintMak
 PreparedAnswer PrepareTextAnswer(const Tokenizer& tokenizer, TextCompletionRequest request,
                                  AnswerOrigin origin) {
   std::vector<TokenId> ids = IdsOf(tokenizer, {request.prompt, std::move(request.prompt_ids)});
-  CheckPrompt(ids, origin.most_prompt_tokens);
+  CheckPrompt(ids, origin.most_prompt_tokens, "prompt");
   const CompletionOptions& options = request.options;
   PreparedAnswer prepared;
   prepared.stream = options.stream;
@@ -109,7 +109,7 @@ PreparedAnswer PrepareScoreAnswer(const Tokenizer& tokenizer, const ScoreRequest
   if (ids.size() < 2) {
     RefuseField("text", "is one token, before which nothing stands that it could follow");
   }
-  CheckPrompt(ids, origin.most_prompt_tokens);
+  CheckPrompt(ids, origin.most_prompt_tokens, "prompt");
   PreparedAnswer prepared;
   const AnswerHeader header = {.id = std::move(origin.id),
                                .model = std::move(origin.model),

@@ -117,6 +117,31 @@ TEST(ChatByPipe, ASessionKeepsTheConversationAcrossRuns) {
   EXPECT_EQ(apart, together);
 }
 
+TEST(ChatByPipe, FlagsThatAreGivenCountMoreThanWhatASessionWasBegunWith) {
+  const TemporaryFolder folder;
+  ProgramOptions options;
+  options.input = "hello\n";
+  const auto chat = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> all = {"chat", "-m",        TinyModel(), "-n",
+                                    "3",    "--session", folder / "s"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return RunProgram(all, options);
+  };
+  EXPECT_EQ(chat({"--temp", "0.5", "--seed", "5", "--min-p", "0.1"}).exit_code, 0);
+  EXPECT_EQ(chat({"--temp", "0", "--repeat-penalty", "1.5"}).exit_code, 0);
+  const SamplingOptions sampling = NoteIn(folder / "s").sampling;
+  EXPECT_EQ(sampling.temperature, 0.0F);
+  EXPECT_EQ(sampling.repeat_penalty, 1.5F);
+  EXPECT_EQ(sampling.seed, 5U);
+  EXPECT_EQ(sampling.min_p, 0.1F);
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--no-thinking"}, {"--effort", "low"}}) {
+    const ProgramResult refused = chat(flags);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr(flags.front()));
+  }
+}
+
 TEST(ChatByPipe, TheSeedIsAnotherOneEachTimeUnlessItIsGiven) {
   const TemporaryFolder folder;
   const auto seed_of = [&](const std::vector<std::string>& flags) {
@@ -220,6 +245,22 @@ TEST(ChatCommands, AConversationThatHasNoRoomIsToldSo) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("/reset"));
   EXPECT_THAT(result.out, HasSubstr("1 answer; "));
+}
+
+TEST(ChatErrors, ASessionThatCannotBeSavedAnyMoreShowsInTheExitCode) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  ProgramOptions options;
+  options.input = Line(kQuestion);
+  Program program(
+      ProgramCommand(Chat({"-n", "1000", "-c", "4000", "-t", "1", "--repeat-penalty", "1.3",
+                           "--session", folder / "d/s", "--session-every", "1"})),
+      options);
+  program.AwaitOutput("\n");
+  std::filesystem::rename(folder / "d", folder / "gone");
+  const ProgramResult result = program.Finish();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("--resume")));
 }
 
 TEST(ChatErrors, AreThoseOfARun) {

@@ -202,7 +202,8 @@ class Scheduler::Impl {
       if (stopping_) break;
       Admit(lock);
       if (!AnyRunning()) {
-        if (waiting_.empty()) wake_.wait(lock);
+        // The mutex was free meanwhile: a wish to stop may have come that nobody waited for.
+        if (waiting_.empty() && !stopping_) wake_.wait(lock);
         continue;
       }
       BeginPass();

@@ -490,6 +490,29 @@ TEST_F(Scheduling, ATextThatWasBegunAndHasNoRoomLeftIsFull) {
   EXPECT_EQ(result.tokens, whole);
 }
 
+// Tells that its text ends, and takes its time over it.
+class SlowEnd final : public Collector {
+ public:
+  void End(const TextResult& result) override {
+    Collector::End(result);
+    std::this_thread::sleep_for(100ms);
+  }
+};
+
+TEST_F(Scheduling, AWishToStopThatComesWhileATextEndsIsNotMissed) {
+  Start(1);
+  TextRequest request = RequestOf(4);
+  request.max_tokens = 1000;
+  request.begun = Run(request).tokens;
+  // This one ends as it is admitted.
+  const auto slow = std::make_shared<SlowEnd>();
+  const auto ticket = scheduler_->Submit(request, slow);
+  ASSERT_TRUE(ticket.has_value());
+  EXPECT_EQ(slow->AwaitEnd().reason, StopReason::kContextFull);
+  scheduler_->Stop();
+  EXPECT_EQ(scheduler_->status().running, 0U);
+}
+
 TEST_F(Scheduling, PromptsGoOnBesideManyAnswers) {
   Start(4, 64, 4);
   ASSERT_EQ(engine_->max_rows(), 4U);

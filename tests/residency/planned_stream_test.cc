@@ -270,7 +270,6 @@ TEST_P(PlannedStreamOnK3Test, TakesCompletionsInAnyOrderAndLate) {
                          ExpectedPass(checkpoint_, true, AllExperts(checkpoint_))),
               "");
   }
-  EXPECT_GT(stream->ReadStats().compute_waited_seconds, 0.0);
 }
 
 TEST_P(PlannedStreamOnK3Test, AWaitEndsSoonAfterTheStopFlag) {
@@ -297,6 +296,8 @@ TEST_P(PlannedStreamOnK3Test, AWaitEndsSoonAfterTheStopFlag) {
   plan->released = true;
   stop = false;
   EXPECT_EQ(ErrorOfPass(*stream, ErrorKind::kInterrupted), "");
+  // The read came only after the flag, however fast anything else was.
+  EXPECT_GT(stream->ReadStats().compute_waited_seconds, 0.0);
 }
 
 TEST(PlannedStream, ADriveThatIsStuckHoldsUpNoOther) {

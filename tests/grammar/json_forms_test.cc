@@ -83,7 +83,7 @@ Json RandomValue(std::mt19937& random, int depth) {
     case 1:
       return random() % 2 == 0;
     case 2:
-      return static_cast<int64_t>(random()) * static_cast<int64_t>(random());
+      return static_cast<int64_t>(uint64_t{random()} * uint64_t{random()});
     case 3:
       return std::ldexp(static_cast<double>(random()), static_cast<int>(random() % 200) - 100);
     case 4: {

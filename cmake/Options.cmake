@@ -23,6 +23,13 @@ if(CCACHE_PROGRAM)
   endif()
 endif()
 
+# CMAKE_UNITY_BUILD: several sources of a room are compiled as one, in a quarter of the time, which
+# spares who builds once. A source is then included, and its unnamed types are none of a header's.
+if(CMAKE_UNITY_BUILD)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
+
 # Contraction would let the compiler fuse differently for each instruction set; the summation
 # contract (docs/arithmetic.md) needs every multiply-add to be where the source says it is.
 add_compile_options(-ffp-contract=off -fno-math-errno)

@@ -16,7 +16,7 @@ log=$(mktemp)
 work=$(mktemp -d)
 trap 'rm -rf "$log" "$work"' EXIT
 started=$SECONDS
-cmake --preset release >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
+cmake --preset release -DCMAKE_UNITY_BUILD=ON >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
 cmake --build --preset release --target kimi_k3 -j "$(nproc)"
 program=$PWD/build/release/src/cli/kimi_k3
 "$program" --version

@@ -15,8 +15,6 @@
 namespace kimi_k3 {
 namespace {
 
-constexpr size_t kMxfp4GroupColumns = 32;
-
 // Widens `count` stored numbers to f32.
 std::vector<float> Widen(std::span<const std::byte> stored, Dtype dtype, size_t count) {
   std::vector<float> out(count);

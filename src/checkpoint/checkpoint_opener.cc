@@ -47,10 +47,6 @@ bool HasHole(const OpenFile& file) {
   return hole >= 0 && static_cast<uint64_t>(hole) < file.bytes;
 }
 
-std::string ShapeText(std::span<const uint64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 }  // namespace
 
 CheckpointOpener::CheckpointOpener(Checkpoint& checkpoint)

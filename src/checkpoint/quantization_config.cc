@@ -8,7 +8,6 @@
 namespace kimi_k3 {
 namespace {
 
-constexpr std::string_view kFormat = "mxfp4-pack-quantized";
 constexpr uint64_t kGroupSize = 32;
 constexpr uint64_t kBits = 4;
 constexpr uint64_t kAnyNumber = UINT64_MAX;
@@ -66,7 +65,7 @@ void CheckGroup(const nlohmann::json& object, std::string_view source, const std
     return;
   }
   ConfigFields fields(object, source, path, problems);
-  RequireText(fields, "format", kFormat, Presence::kOptional);
+  RequireText(fields, "format", kMxfp4Format, Presence::kOptional);
   RequireOff(fields, object, "input_activations");
   RequireOff(fields, object, "output_activations");
   if (const auto* weights = fields.Object("weights", Presence::kRequired)) {
@@ -80,7 +79,7 @@ void CheckQuantizationConfig(const nlohmann::json& object, std::string_view sour
                              std::string_view path, ProblemList& problems) {
   ConfigFields fields(object, source, path, problems);
   RequireText(fields, "quant_method", "compressed-tensors", Presence::kRequired);
-  RequireText(fields, "format", kFormat, Presence::kRequired);
+  RequireText(fields, "format", kMxfp4Format, Presence::kRequired);
   RequireText(fields, "quantization_status", "compressed", Presence::kOptional);
   RequireOff(fields, object, "kv_cache_scheme");
   const nlohmann::json* groups = fields.Object("config_groups", Presence::kRequired);

@@ -47,10 +47,6 @@ std::optional<uint64_t> DtypeBits(std::string_view dtype) {
   return std::nullopt;
 }
 
-std::string ShapeText(std::span<const uint64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 // Bytes of a tensor, rounded up; nothing where a product overflows, even one hidden by a zero.
 std::optional<uint64_t> TensorBytes(std::span<const uint64_t> shape, uint64_t bits) {
   uint64_t product = bits;
@@ -315,6 +311,10 @@ const char* OddEnds(std::string_view text) {
 }
 
 }  // namespace
+
+std::string ShapeText(std::span<const uint64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 struct SafetensorsHeaderParser::State {
   ondemand::parser parser{kHeaderBytesLimit + simdjson::SIMDJSON_PADDING};

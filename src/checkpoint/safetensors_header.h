@@ -57,4 +57,7 @@ class SafetensorsHeaderParser {
   std::unique_ptr<State> state_;
 };
 
+// "[7168, 1536]", for messages.
+std::string ShapeText(std::span<const uint64_t> shape);
+
 }  // namespace kimi_k3

@@ -196,11 +196,11 @@ class Synthesizer {
 
   std::string GenerationConfig() const {
     const ModelConfig config = ParseModelConfig(options_.config_json, "config.json");
-    nlohmann::json json = {{"do_sample", true}, {"temperature", 1.0}, {"top_p", 0.95}};
-    if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
-    if (config.eos_token_id) json["eos_token_id"] = *config.eos_token_id;
-    if (config.pad_token_id) json["pad_token_id"] = *config.pad_token_id;
-    return json.dump(2) + "\n";
+    nlohmann::json values = {{"do_sample", true}, {"temperature", 1.0}, {"top_p", 0.95}};
+    if (config.bos_token_id) values["bos_token_id"] = *config.bos_token_id;
+    if (config.eos_token_id) values["eos_token_id"] = *config.eos_token_id;
+    if (config.pad_token_id) values["pad_token_id"] = *config.pad_token_id;
+    return values.dump(2) + "\n";
   }
 
   void CopyTokenizer() const {

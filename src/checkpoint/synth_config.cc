@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/quantization_config.h"
 #include "checkpoint/strict_json.h"
 
 namespace kimi_k3 {
@@ -90,17 +91,16 @@ void Change(Json& top, const GeometryChanges& changes) {
 }
 
 Json Quantization() {
-  constexpr std::string_view kFormat = "mxfp4-pack-quantized";
   const Json weights = {
       {"dynamic", false},    {"group_size", 32},  {"num_bits", 4},  {"scale_dtype", "torch.uint8"},
       {"strategy", "group"}, {"symmetric", true}, {"type", "float"}};
-  const Json group = {{"format", kFormat},
+  const Json group = {{"format", kMxfp4Format},
                       {"input_activations", nullptr},
                       {"output_activations", nullptr},
                       {"targets", {"Linear"}},
                       {"weights", weights}};
   return {{"config_groups", {{"group_0", group}}},
-          {"format", kFormat},
+          {"format", kMxfp4Format},
           {"ignore",
            {"re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*",
             "re:.*lm_head.*", "re:.*vision_tower.*", "re:.*mm_projector.*"}},

@@ -213,8 +213,6 @@ constexpr bool RowsAreInOrder() {
 }
 static_assert(RowsAreInOrder());
 
-constexpr size_t kMxfp4GroupColumns = 32;
-
 std::string_view PackedName(Role role) {
   if (role == Role::kExpertGate) return EXPERT "w1.weight_packed";
   if (role == Role::kExpertUp) return EXPERT "w3.weight_packed";

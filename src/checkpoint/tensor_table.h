@@ -14,6 +14,9 @@
 
 namespace kimi_k3 {
 
+// Columns of an MXFP4 matrix that share a scale.
+inline constexpr size_t kMxfp4GroupColumns = 32;
+
 enum class Dtype : uint8_t { kF32, kBf16, kU8 };
 size_t DtypeBytes(Dtype dtype);
 std::string_view DtypeName(Dtype dtype);  // as in safetensors headers: "F32", "BF16", "U8"

@@ -16,7 +16,7 @@ namespace kimi_k3 {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
-constexpr size_t kPieceBytes = size_t{64} << 10;  // summed by one thread
+constexpr size_t kSummedBytes = size_t{64} << 10;  // summed by one thread
 constexpr size_t kBytesAScale = 16;
 constexpr uint8_t kNanScale = 255;
 
@@ -118,7 +118,7 @@ Sums SumUpPiece(NumberForm form, std::span<const uint8_t> bytes, std::span<const
 }  // namespace
 
 ValueSummary SummarizeValues(const StoredNumbers& numbers, Parallel& parallel) {
-  static_assert(kPieceBytes % kBytesAScale == 0 && kChunkBytes % kPieceBytes == 0);
+  static_assert(kSummedBytes % kBytesAScale == 0 && kChunkBytes % kSummedBytes == 0);
   const bool scaled = numbers.form == NumberForm::kE2m1;
   const UniqueFd file = OpenForReading(numbers.path);
   const UniqueFd scale_file = scaled ? OpenForReading(numbers.scale_path) : UniqueFd();
@@ -133,11 +133,11 @@ ValueSummary SummarizeValues(const StoredNumbers& numbers, Parallel& parallel) {
       ReadExactly(scale_file, numbers.scale_path, numbers.scale_offset + at / kBytesAScale,
                   std::as_writable_bytes(std::span(scales)));
     }
-    pieces.assign((bytes.size() + kPieceBytes - 1) / kPieceBytes, {});
+    pieces.assign((bytes.size() + kSummedBytes - 1) / kSummedBytes, {});
     parallel.For(pieces.size(), 1, [&](size_t, size_t begin, size_t end) {
       for (size_t piece = begin; piece < end; ++piece) {
-        const size_t first = piece * kPieceBytes;
-        const size_t size = std::min(kPieceBytes, bytes.size() - first);
+        const size_t first = piece * kSummedBytes;
+        const size_t size = std::min(kSummedBytes, bytes.size() - first);
         pieces[piece] = SumUpPiece(numbers.form, std::span(bytes).subspan(first, size),
                                    std::span(scales).subspan(scaled ? first / kBytesAScale : 0));
       }

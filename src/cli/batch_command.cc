@@ -169,10 +169,10 @@ ExitCode RunBatch(BatchOptions& options) {
 }  // namespace
 
 void AddBatchCommand(CLI::App& app, ExitCode& code) {
-  CLI::App* command = app.add_subcommand("batch", "Answer a file of requests, many at a time");
+  CLI::App& command = AddCommand(app, "batch", "Answer a file of requests, many at a time");
   const auto options = std::make_shared<BatchOptions>();
-  AddOptions(*command, *options);
-  command->callback([options, &code] { code = RunBatch(*options); });
+  AddOptions(command, *options);
+  OnCommand(command, [options, &code] { code = RunBatch(*options); });
 }
 
 }  // namespace kimi_k3

@@ -1,8 +1,7 @@
 // The batch command: a file of requests, answered together.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 
 namespace kimi_k3 {

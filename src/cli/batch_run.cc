@@ -31,10 +31,6 @@ constexpr uint64_t kMostWaitingBytes = uint64_t{1} << 20;
 // Problems that are told one by one; the results have all of them.
 constexpr size_t kMostTold = 20;
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 const char* AnswerPrefix(BatchKind kind) {
   switch (kind) {
     case BatchKind::kChat:

@@ -22,6 +22,7 @@
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
+#include "cli/progress.h"
 #include "cli/result_file.h"
 #include "cli/terminal_text.h"
 #include "engine/engine_plan.h"
@@ -39,10 +40,6 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kReportBytes = 64 << 10;  // a report is smaller than this
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Ids spread over the vocabulary, so that rows choose different experts; the same in every run.
 std::vector<TokenId> PromptOf(size_t length, size_t vocabulary) {
@@ -276,11 +273,11 @@ void RunBench(const BenchOptions& options, std::ostream& out, std::ostream& note
 }
 
 void AddBenchCommand(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("bench", "How fast this machine runs a model, and what bounds it");
+  CLI::App& command =
+      AddCommand(app, "bench", "How fast this machine runs a model, and what bounds it");
   const auto options = std::make_shared<BenchOptions>();
-  AddOptions(*command, *options);
-  command->callback([options] {
+  AddOptions(command, *options);
+  OnCommand(command, [options] {
     if (options->from_file.has_value() == !options->engine.model_dir.empty()) {
       Fail(ErrorKind::kUsage, "bench needs a model (-m DIR) or a report (--from FILE)");
     }

@@ -1,7 +1,6 @@
 // The bench command: how fast this machine runs this model, and what bounds it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "kimi_k3/engine.h"
 
 namespace kimi_k3 {

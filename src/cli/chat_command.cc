@@ -56,14 +56,14 @@ ExitCode RunChat(const ChatOptions& options) {
 }
 
 void AddChatCommand(CLI::App& app, ExitCode& code) {
-  CLI::App* command =
-      app.add_subcommand("chat", "A conversation: answers as you type, and state kept");
+  CLI::App& command =
+      AddCommand(app, "chat", "A conversation: answers as you type, and state kept");
   const auto options = std::make_shared<ChatOptions>();
-  AddChatOptions(*command, *options);
-  command->callback([command, options, &code] {
-    options->seed_given = SeedIsGiven(*command);
-    options->take_given_sampling = [command, options = options.get()](SamplingOptions& sampling) {
-      TakeGivenSampling(*command, options->sampling, sampling);
+  AddChatOptions(command, *options);
+  OnCommand(command, [&command, options, &code] {
+    options->seed_given = SeedIsGiven(command);
+    options->take_given_sampling = [&command, options = options.get()](SamplingOptions& sampling) {
+      TakeGivenSampling(command, options->sampling, sampling);
     };
     code = RunChat(*options);
   });

@@ -1,9 +1,8 @@
 // The chat command: a conversation on the terminal, or through a pipe.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "cli/chat_options.h"
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 
 namespace kimi_k3 {

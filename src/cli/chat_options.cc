@@ -25,7 +25,7 @@ void AddChatOptions(CLI::App& app, ChatOptions& options) {
   generation
       .Count("-n,--predict", "N", options.max_tokens,
              "Tokens of an answer at the most; without it as many as the context has room for", 1)
-      ->default_str("");
+      .Default("");
   AddSamplingFlags(generation, options.sampling, "another one each time");
   AddDraftFlag(generation, options.engine.tentative_rows);
 
@@ -41,7 +41,7 @@ void AddChatOptions(CLI::App& app, ChatOptions& options) {
   terminal.Switch("-q,--quiet", options.quiet, "Nothing but answers, and errors");
 }
 
-bool SeedIsGiven(const CLI::App& app) { return app.get_option("--seed")->count() > 0; }
+bool SeedIsGiven(const CLI::App& app) { return IsGiven(app, "--seed"); }
 
 void CheckChatOptions(const ChatOptions& options) {
   if (options.engine.model_dir.empty()) {

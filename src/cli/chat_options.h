@@ -1,7 +1,6 @@
 // The options of the chat command.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "kimi_k3/chat.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/sampling.h"

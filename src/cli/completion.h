@@ -1,10 +1,10 @@
 // Shell completion and the manual page, written from the table of commands and flags.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 
+#include "cli/command_line.h"
 #include "cli/option_table.h"
 
 namespace kimi_k3 {

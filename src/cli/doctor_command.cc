@@ -422,11 +422,11 @@ void RunDoctor(const DoctorOptions& options) {
 }
 
 void AddDoctorCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "doctor", "What this machine offers, what suits it best, and what would help most");
+  CLI::App& command = AddCommand(
+      app, "doctor", "What this machine offers, what suits it best, and what would help most");
   const auto options = std::make_shared<DoctorOptions>();
-  AddOptions(*command, *options);
-  command->callback([options] { RunDoctor(*options); });
+  AddOptions(command, *options);
+  OnCommand(command, [options] { RunDoctor(*options); });
 }
 
 }  // namespace kimi_k3

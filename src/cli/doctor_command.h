@@ -1,12 +1,13 @@
 // The doctor command: what this machine offers, and what suits it best.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

@@ -37,7 +37,7 @@ void AddEngineFlags(CLI::App& app, EngineOptions& engine) {
   group
       .Count("-c,--context", "N", engine.context, "Positions that prompt and answer have room for",
              1)
-      ->default_str("2048");
+      .Default("2048");
   group.Value(
       "--memory", "SIZE",
       "Most memory to use, such as 8G; without it what the machine has to spare",
@@ -48,7 +48,7 @@ void AddEngineFlags(CLI::App& app, EngineOptions& engine) {
                ParseIoMode(text);
                engine.io = text;
              })
-      ->default_str(engine.io);
+      .Default(engine.io);
   group.Value("--prefetch", "LAYERS",
               "Read at most this many layers ahead; without it as far as there is room",
               [&engine](const std::string& text) {
@@ -70,7 +70,7 @@ void AddEngineFlags(CLI::App& app, EngineOptions& engine) {
   group
       .Value("--isa", "NAME", "Instruction set: auto, avx512, avx2 or neon",
              [&engine](const std::string& text) { engine.isa = text; })
-      ->default_str(engine.isa);
+      .Default(engine.isa);
 }
 
 }  // namespace kimi_k3

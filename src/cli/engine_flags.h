@@ -1,10 +1,10 @@
 // The flags that say how a model is opened: shared by every command that runs one.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
+#include "cli/command_line.h"
 #include "kimi_k3/engine.h"
 
 namespace kimi_k3 {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -48,64 +49,62 @@ float ParseNumber(const std::string& flag, const std::string& text) {
 FlagGroup::FlagGroup(CLI::App& app, std::string heading)
     : app_(&app), heading_(std::move(heading)) {}
 
-CLI::Option* FlagGroup::Switch(const std::string& names, bool& target, const std::string& help) {
-  return app_->add_flag(names, target, help)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->group(heading_);
+Flag FlagGroup::Switch(const std::string& names, bool& target, const std::string& help) {
+  return Flag(*app_->add_flag(names, target, help)
+                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+                   ->group(heading_));
 }
 
-CLI::Option* FlagGroup::Value(const std::string& names, const std::string& value,
-                              const std::string& help,
-                              std::function<void(const std::string&)> read) {
+Flag FlagGroup::Value(const std::string& names, const std::string& value, const std::string& help,
+                      std::function<void(const std::string&)> read) {
   const CLI::callback_t take = [names, read = std::move(read)](const CLI::results_t& results) {
     if (results.size() > 1) Fail(ErrorKind::kUsage, "{}: given more than once", names);
     read(results.front());
     return true;
   };
-  return app_->add_option(names, take, help)
-      ->type_name(value)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(heading_);
+  return Flag(*app_->add_option(names, take, help)
+                   ->type_name(value)
+                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                   ->group(heading_));
 }
 
-CLI::Option* FlagGroup::Text(const std::string& names, const std::string& value,
-                             std::optional<std::string>& target, const std::string& help) {
+Flag FlagGroup::Text(const std::string& names, const std::string& value,
+                     std::optional<std::string>& target, const std::string& help) {
   return Value(names, value, help, [&target](const std::string& text) { target = text; });
 }
 
-CLI::Option* FlagGroup::Values(const std::string& names, const std::string& value,
-                               const std::string& help,
-                               std::function<void(const std::vector<std::string>&)> read) {
+Flag FlagGroup::Values(const std::string& names, const std::string& value, const std::string& help,
+                       std::function<void(const std::vector<std::string>&)> read) {
   const CLI::callback_t take = [read = std::move(read)](const CLI::results_t& results) {
     read(results);
     return true;
   };
-  return app_->add_option(names, take, help)
-      ->type_name(value)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(heading_);
+  return Flag(*app_->add_option(names, take, help)
+                   ->type_name(value)
+                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                   ->group(heading_));
 }
 
-CLI::Option* FlagGroup::Texts(const std::string& names, const std::string& value,
-                              std::vector<std::string>& target, const std::string& help) {
+Flag FlagGroup::Texts(const std::string& names, const std::string& value,
+                      std::vector<std::string>& target, const std::string& help) {
   return Values(names, value, help,
                 [&target](const std::vector<std::string>& texts) { target = texts; });
 }
 
-CLI::Option* FlagGroup::Count(const std::string& names, const std::string& value, uint64_t& target,
-                              const std::string& help, uint64_t least, uint64_t most) {
+Flag FlagGroup::Count(const std::string& names, const std::string& value, uint64_t& target,
+                      const std::string& help, uint64_t least, uint64_t most) {
   return Value(names, value, help,
                [names, &target, least, most](const std::string& text) {
                  target = ParseCount(names, text, least, most);
                })
-      ->default_str(fmt::to_string(target));
+      .Default(fmt::to_string(target));
 }
 
-CLI::Option* FlagGroup::Number(const std::string& names, const std::string& value, float& target,
-                               const std::string& help) {
+Flag FlagGroup::Number(const std::string& names, const std::string& value, float& target,
+                       const std::string& help) {
   return Value(names, value, help,
                [names, &target](const std::string& text) { target = ParseNumber(names, text); })
-      ->default_str(fmt::to_string(target));
+      .Default(fmt::to_string(target));
 }
 
 std::string FlagGroup::Joined(const std::vector<std::string>& words, const char* separator) {

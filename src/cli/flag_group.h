@@ -1,7 +1,6 @@
 // Flags of a command whose values are read strictly, with errors in words.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -10,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 
@@ -29,29 +30,29 @@ class FlagGroup {
  public:
   FlagGroup(CLI::App& app, std::string heading);
 
-  CLI::Option* Switch(const std::string& names, bool& target, const std::string& help);
+  Flag Switch(const std::string& names, bool& target, const std::string& help);
   // Calls `read` with the text of the value.
-  CLI::Option* Value(const std::string& names, const std::string& value, const std::string& help,
-                     std::function<void(const std::string&)> read);
-  CLI::Option* Text(const std::string& names, const std::string& value,
-                    std::optional<std::string>& target, const std::string& help);
+  Flag Value(const std::string& names, const std::string& value, const std::string& help,
+             std::function<void(const std::string&)> read);
+  Flag Text(const std::string& names, const std::string& value, std::optional<std::string>& target,
+            const std::string& help);
   // May be repeated; calls `read` with all values, in their order.
-  CLI::Option* Values(const std::string& names, const std::string& value, const std::string& help,
-                      std::function<void(const std::vector<std::string>&)> read);
+  Flag Values(const std::string& names, const std::string& value, const std::string& help,
+              std::function<void(const std::vector<std::string>&)> read);
   // May be repeated.
-  CLI::Option* Texts(const std::string& names, const std::string& value,
-                     std::vector<std::string>& target, const std::string& help);
+  Flag Texts(const std::string& names, const std::string& value, std::vector<std::string>& target,
+             const std::string& help);
   // target: size_t or uint64_t.
-  CLI::Option* Count(const std::string& names, const std::string& value, uint64_t& target,
-                     const std::string& help, uint64_t least = 0,
-                     uint64_t most = std::numeric_limits<int64_t>::max());
-  CLI::Option* Number(const std::string& names, const std::string& value, float& target,
-                      const std::string& help);
+  Flag Count(const std::string& names, const std::string& value, uint64_t& target,
+             const std::string& help, uint64_t least = 0,
+             uint64_t most = std::numeric_limits<int64_t>::max());
+  Flag Number(const std::string& names, const std::string& value, float& target,
+              const std::string& help);
 
   // One of a few words, each with what it stands for.
   template <typename T>
-  CLI::Option* Choice(const std::string& names, std::vector<std::pair<std::string, T>> words,
-                      T& target, const std::string& help) {
+  Flag Choice(const std::string& names, std::vector<std::pair<std::string, T>> words, T& target,
+              const std::string& help) {
     std::vector<std::string> names_of_words;
     for (const auto& [word, value] : words) names_of_words.push_back(word);
     return Value(names, Joined(names_of_words, "|"), help,

@@ -1,6 +1,7 @@
 // The help command: what --help prints, for those who type a word.
 #include "cli/help_command.h"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // The help command: what --help prints, for those who type a word.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

@@ -212,11 +212,11 @@ void RunInspect(const InspectOptions& options) {
 }
 
 void AddInspectCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "What a checkpoint holds: model, tensors, bytes, and where they are");
+  CLI::App& command = AddCommand(
+      app, "inspect", "What a checkpoint holds: model, tensors, bytes, and where they are");
   const auto options = std::make_shared<InspectOptions>();
-  AddOptions(*command, *options);
-  command->callback([options] { RunInspect(*options); });
+  AddOptions(command, *options);
+  OnCommand(command, [options] { RunInspect(*options); });
 }
 
 }  // namespace kimi_k3

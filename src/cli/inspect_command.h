@@ -1,11 +1,12 @@
 // The inspect command: what a checkpoint holds, tensor by tensor where that is asked for.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

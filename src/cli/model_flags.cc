@@ -6,8 +6,8 @@
 
 namespace kimi_k3 {
 
-CLI::Option* AddModelFlags(FlagGroup& group, EngineOptions& engine) {
-  CLI::Option* model = group.Values(
+Flag AddModelFlags(FlagGroup& group, EngineOptions& engine) {
+  Flag model = group.Values(
       "-m,--model", "DIR",
       "The checkpoint's folder, as downloaded; repeated where its files lie in several",
       [&engine](const std::vector<std::string>& folders) {
@@ -27,7 +27,7 @@ CLI::Option* AddModelFlags(FlagGroup& group, EngineOptions& engine) {
   return model;
 }
 
-CLI::Option* AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& folders) {
+Flag AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& folders) {
   return group
       .Values("-m,--model,DIR", "DIR",
               "The checkpoint's folder; -m repeated where its files lie in several",
@@ -37,7 +37,7 @@ CLI::Option* AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& fo
                 }
                 folders.assign(names.begin(), names.end());
               })
-      ->required();
+      .Required();
 }
 
 std::vector<std::filesystem::path> ModelFolders(const EngineOptions& engine) {

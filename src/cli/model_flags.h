@@ -1,21 +1,19 @@
 // The flags that say which model, and which part of it, a command works on.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "cli/flag_group.h"
 #include "kimi_k3/engine.h"
 
 namespace kimi_k3 {
 
 // Adds -m (which may be repeated) and --shard; `engine` must outlive the parse. Returns -m.
-CLI::Option* AddModelFlags(FlagGroup& group, EngineOptions& engine);
+Flag AddModelFlags(FlagGroup& group, EngineOptions& engine);
 
 // The folders that AddModelFlags has read.
 std::vector<std::filesystem::path> ModelFolders(const EngineOptions& engine);
 
 // Adds the folders of a checkpoint as a command's argument DIR or as -m, repeated where its files
 // lie in several; one at least is required.
-CLI::Option* AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& folders);
+Flag AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& folders);
 
 }  // namespace kimi_k3

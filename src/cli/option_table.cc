@@ -1,6 +1,8 @@
 // The program's commands and flags as a table, read off the parser that understands them.
 #include "cli/option_table.h"
 
+#include <CLI/CLI.hpp>
+
 namespace kimi_k3 {
 namespace {
 

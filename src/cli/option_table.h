@@ -1,9 +1,10 @@
 // The program's commands and flags as a table, read off the parser that understands them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

@@ -19,7 +19,7 @@ namespace {
 constexpr auto kStatusInterval = std::chrono::milliseconds(100);
 constexpr size_t kUsualWidth = 80;
 // A longer line is not followed to its end.
-constexpr size_t kLongestLineBytes = size_t{1} << 16;
+constexpr size_t kLongestTextLineBytes = size_t{1} << 16;
 
 // What VT100 and everything since understands.
 constexpr std::string_view kMakeRoomBelow = "\x1b\x44\x1b\x4d";  // down, scrolling, and up again
@@ -81,7 +81,7 @@ void Output::Write(std::string_view text, bool faint) {
     const size_t feed = shown.rfind('\n');
     if (feed != std::string::npos) text_line_.clear();
     text_line_ += feed == std::string::npos ? shown : shown.substr(feed + 1);
-    if (text_line_.size() > kLongestLineBytes) text_line_.resize(kLongestLineBytes);
+    if (text_line_.size() > kLongestTextLineBytes) text_line_.resize(kLongestTextLineBytes);
   }
   const bool written =
       WriteAll(STDOUT_FILENO, faint ? fmt::format("{}{}{}", kFaint, shown, kNotFaint) : shown);
@@ -111,7 +111,7 @@ bool Output::WantsStatus() const {
 }
 
 bool Output::TextFillsRow(size_t width) const {
-  return text_line_.size() == kLongestLineBytes || ColumnAfter(text_line_, width) == width;
+  return text_line_.size() == kLongestTextLineBytes || ColumnAfter(text_line_, width) == width;
 }
 
 void Output::Status(std::string_view line) {

@@ -124,7 +124,7 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
 void AddOptions(CLI::App& command, PlanOptions& options) {
   FlagGroup group(command, "Plan");
   EngineOptions& engine = options.engine;
-  AddModelFlags(group, engine)->required();
+  AddModelFlags(group, engine).Required();
   group.Value(
       "--memory", "SIZE", "Budget, such as 8G; without it what the machine has to spare",
       [&engine](const std::string& text) { engine.memory_bytes = ReadSizeFlag("--memory", text); });
@@ -154,9 +154,7 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
                 engine.io = text;
               });
   group.Switch("--json", options.json, "Write JSON");
-  command.add_flag_callback(
-      "--no-measure", [&options] { options.measure = false; },
-      "Neither read the drive nor estimate times");
+  group.Switch("--no-measure", options.no_measure, "Neither read the drive nor estimate times");
 }
 
 }  // namespace
@@ -187,7 +185,7 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
     planned.batches = PlanBatches(checkpoint, options.engine, resident, options.batch);
   }
   InterruptGuard::Check();
-  if (options.measure) {
+  if (!options.no_measure) {
     planned.estimate =
         EstimatePlan(checkpoint, planned.plan, options.engine, options.prompt_tokens);
   }
@@ -202,11 +200,11 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
 }
 
 void AddPlanCommand(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("plan", "What a run would keep in memory, read, and how long it takes");
+  CLI::App& command =
+      AddCommand(app, "plan", "What a run would keep in memory, read, and how long it takes");
   const auto options = std::make_shared<PlanOptions>();
-  AddOptions(*command, *options);
-  command->callback([options] { RunPlan(*options, std::cout); });
+  AddOptions(command, *options);
+  OnCommand(command, [options] { RunPlan(*options, std::cout); });
 }
 
 }  // namespace kimi_k3

@@ -1,11 +1,11 @@
 // The plan command: what would be in memory, what would be read, and how long it would take.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
 
+#include "cli/command_line.h"
 #include "kimi_k3/engine.h"
 
 namespace kimi_k3 {
@@ -15,7 +15,7 @@ struct PlanOptions {
   uint64_t prompt_tokens = 1000;  // of the prompt whose time is estimated
   size_t batch = 0;               // sequences at the most of the table for batches; 0: no table
   bool json = false;
-  bool measure = true;  // the drive and the processor, for about a second
+  bool no_measure = false;  // neither the drive nor the processor, which takes about a second
 };
 
 // Opens the checkpoint, plans, measures, and writes the table or the JSON object of

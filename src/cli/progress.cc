@@ -19,11 +19,11 @@ namespace {
 // The time over which reading speed is averaged.
 constexpr double kRateSeconds = 1.0;
 
+}  // namespace
+
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
-}  // namespace
 
 Progress::Progress(Engine& engine, Output& output, size_t prompt_tokens, size_t max_tokens)
     : engine_(engine),

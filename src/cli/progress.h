@@ -47,6 +47,8 @@ class Progress {
   std::string answer_to_wish_;  // empty: none, or given
 };
 
+double SecondsSince(std::chrono::steady_clock::time_point start);
+
 // "45 s", "3 min", "2 h 10 min", "6 days".
 std::string FormatDuration(double seconds);
 

@@ -20,10 +20,10 @@ namespace {
 
 // A million positions at the longest token, and far more than anyone waits for.
 constexpr size_t kPromptLimitBytes = size_t{1} << 28;
-constexpr size_t kBlockBytes = size_t{1} << 16;
+constexpr size_t kPromptBlockBytes = size_t{1} << 16;
 
 // How long a wish to stop may go unseen.
-constexpr int kWaitMilliseconds = 100;
+constexpr int kPromptWaitMilliseconds = 100;
 
 [[noreturn]] void FailToRead(const std::string& name, int reason) {
   Fail(ErrorKind::kIo, "cannot read {}: {}", name, std::generic_category().message(reason));
@@ -40,7 +40,7 @@ void AwaitInput(int fd) {
   pollfd waiting = {.fd = fd, .events = POLLIN, .revents = 0};
   do {
     InterruptGuard::Check();
-  } while (poll(&waiting, 1, kWaitMilliseconds) <= 0);
+  } while (poll(&waiting, 1, kPromptWaitMilliseconds) <= 0);
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::string ReadPromptText(const std::string& file) {
   const int fd = file == "-" ? STDIN_FILENO : opened.get();
   if (isatty(fd) != 0) std::fputs("reading from the terminal; Ctrl-D ends the text\n", stderr);
   std::string text;
-  std::array<char, kBlockBytes> block;
+  std::array<char, kPromptBlockBytes> block;
   for (;;) {
     AwaitInput(fd);
     const ssize_t n = read(fd, block.data(), block.size());

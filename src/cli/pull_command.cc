@@ -35,7 +35,7 @@ void AddOptions(CLI::App& command, PullCommandOptions& options) {
       .Value("REPO", "OWNER/NAME[@REVISION]",
              "The repository, such as moonshotai/Kimi-K3; REVISION: branch, tag or commit",
              [&options](const std::string& text) { options.repository = text; })
-      ->required();
+      .Required();
   group.Text("-o,--output", "DIR", options.output,
              "Folder to fill; without it NAME in the current folder");
   group.Value("--shard", "PART",
@@ -119,11 +119,11 @@ void RunPull(const PullCommandOptions& given) {
 }
 
 void AddPullCommand(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("pull", "Download a checkpoint, and go on where a download was stopped");
+  CLI::App& command =
+      AddCommand(app, "pull", "Download a checkpoint, and go on where a download was stopped");
   const auto options = std::make_shared<PullCommandOptions>();
-  AddOptions(*command, *options);
-  command->callback([options] { RunPull(*options); });
+  AddOptions(command, *options);
+  OnCommand(command, [options] { RunPull(*options); });
 }
 
 }  // namespace kimi_k3

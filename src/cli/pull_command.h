@@ -1,10 +1,11 @@
 // The pull command: downloads a checkpoint, or the part of one, and goes on where it was stopped.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

@@ -180,10 +180,10 @@ ExitCode RunCommand(const RunOptions& given) {
 }
 
 void AddRunCommand(CLI::App& app, ExitCode& code) {
-  CLI::App* command = app.add_subcommand("run", "The answer to a prompt: the same as no command");
+  CLI::App& command = AddCommand(app, "run", "The answer to a prompt: the same as no command");
   const auto options = std::make_shared<RunOptions>();
-  AddRunOptions(*command, *options);
-  command->callback([options, &code] { code = RunCommand(*options); });
+  AddRunOptions(command, *options);
+  OnCommand(command, [options, &code] { code = RunCommand(*options); });
 }
 
 }  // namespace kimi_k3

@@ -1,6 +1,7 @@
 // The run command: one prompt, one answer, streamed.
 #pragma once
 
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "cli/run_options.h"
 

@@ -73,7 +73,7 @@ void AddSamplingOptions(CLI::App& app, RunOptions& options) {
                options.max_tokens = ParseCount("-n,--predict", text, 0, kMostTokens);
                options.max_tokens_given = true;
              })
-      ->default_str(fmt::to_string(options.max_tokens));
+      .Default(fmt::to_string(options.max_tokens));
   AddSamplingFlags(group, options.sampling);
   AddDraftFlag(group, options.engine.tentative_rows);
   group.Texts("--stop", "TEXT", options.stop, "End the answer before this text (may be repeated)");

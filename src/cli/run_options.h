@@ -1,12 +1,12 @@
 // The options of the run command.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "kimi_k3/chat.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/sampling.h"

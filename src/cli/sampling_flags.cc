@@ -17,15 +17,14 @@ void AddSamplingFlags(FlagGroup& group, SamplingOptions& sampling,
   group.Number("--repeat-penalty", "X", sampling.repeat_penalty,
                "Make recent tokens less likely, X above 1; 1: off");
   group.Count("--repeat-last-n", "N", sampling.repeat_last, "How many tokens are recent; 0: all");
-  CLI::Option* seed =
-      group.Count("--seed", "N", sampling.seed, "Seed of the draws: same seed, same text", 0,
-                  std::numeric_limits<uint64_t>::max());
-  if (!seed_default.empty()) seed->default_str(seed_default);
+  Flag seed = group.Count("--seed", "N", sampling.seed, "Seed of the draws: same seed, same text",
+                          0, std::numeric_limits<uint64_t>::max());
+  if (!seed_default.empty()) seed.Default(seed_default);
 }
 
 void TakeGivenSampling(const CLI::App& app, const SamplingOptions& given, SamplingOptions& target) {
   const auto take = [&](const char* flag, auto member) {
-    if (app.get_option(flag)->count() > 0) target.*member = given.*member;
+    if (IsGiven(app, flag)) target.*member = given.*member;
   };
   take("--temp", &SamplingOptions::temperature);
   take("--top-k", &SamplingOptions::top_k);

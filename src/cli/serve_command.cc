@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kKeyVariable = "KIMI_K3_API_KEY";
 constexpr uint64_t kMostKeyFileBytes = 1 << 20;
 constexpr size_t kDefaultSequences = 4;
-constexpr uint64_t kMostSequences = 1024;
+constexpr uint64_t kMostConcurrent = 1024;
 constexpr uint64_t kMostSeconds = 1'000'000;
 
 struct ServeOptions {
@@ -58,7 +58,7 @@ void AddSeconds(FlagGroup& group, const std::string& name, std::chrono::seconds&
              [name, &target](const std::string& text) {
                target = std::chrono::seconds(ParseCount(name, text, 1, kMostSeconds));
              })
-      ->default_str(std::to_string(target.count()));
+      .Default(std::to_string(target.count()));
 }
 
 void AddAccessFlags(CLI::App& command, ServeOptions& options) {
@@ -82,7 +82,7 @@ void AddGenerationFlags(CLI::App& command, ServeOptions& options) {
   ServerOptions& server = options.server;
   group.Count("--parallel", "N", options.sequences,
               "Requests computed together; without it 4, or as many as the memory has room for", 1,
-              kMostSequences);
+              kMostConcurrent);
   group.Text("--cache-dir", "DIR", options.cache_dir,
              "Keep the states of conversations that must leave memory in this folder");
   group.Value("--cache-size", "SIZE", "Most bytes in that folder; without it 16GiB",
@@ -240,14 +240,14 @@ void RunServe(ServeOptions& options) {
 }  // namespace
 
 void AddServeCommand(CLI::App& app, ExitCode& code) {
-  CLI::App* command =
-      app.add_subcommand("serve", "Answer requests over HTTP, as OpenAI's API has them");
+  CLI::App& command =
+      AddCommand(app, "serve", "Answer requests over HTTP, as OpenAI's API has them");
   const auto options = std::make_shared<ServeOptions>();
-  AddAccessFlags(*command, *options);
-  AddGenerationFlags(*command, *options);
-  AddLimitFlags(*command, *options);
-  AddEngineFlags(*command, options->engine);
-  command->callback([options, &code] {
+  AddAccessFlags(command, *options);
+  AddGenerationFlags(command, *options);
+  AddLimitFlags(command, *options);
+  AddEngineFlags(command, options->engine);
+  OnCommand(command, [options, &code] {
     RunServe(*options);
     code = kExitDone;
   });

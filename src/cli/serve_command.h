@@ -1,8 +1,7 @@
 // The serve command: the model behind the OpenAI API, over HTTP.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 
 namespace kimi_k3 {

@@ -1,7 +1,6 @@
 // The flags of sessions on disk: shared by run and chat.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <optional>

@@ -38,7 +38,7 @@ void AddDraftFlag(FlagGroup& group, size_t& guesses) {
                  guesses = ParseCount("--draft", text.substr(kind.size() + 1), 1, kMostGuesses);
                }
              })
-      ->default_str("none");
+      .Default("none");
 }
 
 void AddPathFlag(FlagGroup& group, const std::string& names, const std::string& value,

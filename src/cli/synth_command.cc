@@ -60,7 +60,7 @@ void AddOptions(CLI::App& command, SynthCommandOptions& options) {
                if (text.empty()) Fail(ErrorKind::kUsage, "-o,--output: the folder's name is empty");
                options.output = text;
              })
-      ->required();
+      .Required();
   group.Text("--geometry", "k3|tiny", options.geometry, "Sizes to use (default: tiny)");
   group.Text("--config", "FILE", options.config_file,
              "A config.json to use in place of a geometry");
@@ -118,11 +118,11 @@ void RunSynth(const SynthCommandOptions& options) {
 }
 
 void AddSynthCommand(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "synth", "Write a checkpoint of random weights in the published format, for trials");
+  CLI::App& command = AddCommand(
+      app, "synth", "Write a checkpoint of random weights in the published format, for trials");
   const auto options = std::make_shared<SynthCommandOptions>();
-  AddOptions(*command, *options);
-  command->callback([options] { RunSynth(*options); });
+  AddOptions(command, *options);
+  OnCommand(command, [options] { RunSynth(*options); });
 }
 
 }  // namespace kimi_k3

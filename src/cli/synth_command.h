@@ -1,13 +1,13 @@
 // The synth command: writes a checkpoint of random weights in the published format.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "checkpoint/synth_config.h"
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

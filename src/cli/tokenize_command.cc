@@ -1,6 +1,7 @@
 // The tokenize command: text, chat requests and ids, in both directions.
 #include "cli/tokenize_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <iostream>

@@ -1,9 +1,10 @@
 // The tokenize command: text, chat requests and ids, in both directions.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iosfwd>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

@@ -1,10 +1,11 @@
 // What is wrong with a command line, in words.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cli/command_line.h"
 
 namespace kimi_k3 {
 

@@ -187,11 +187,11 @@ ExitCode RunVerify(const VerifyCommandOptions& options) {
 }
 
 void AddVerifyCommand(CLI::App& app, ExitCode& code) {
-  CLI::App* command = app.add_subcommand(
-      "verify", "Is a checkpoint whole: every file against its hash, every shard in itself");
+  CLI::App& command = AddCommand(
+      app, "verify", "Is a checkpoint whole: every file against its hash, every shard in itself");
   const auto options = std::make_shared<VerifyCommandOptions>();
-  AddOptions(*command, *options);
-  command->callback([options, &code] { code = RunVerify(*options); });
+  AddOptions(command, *options);
+  OnCommand(command, [options, &code] { code = RunVerify(*options); });
 }
 
 }  // namespace kimi_k3

@@ -1,12 +1,12 @@
 // The verify command: is the checkpoint whole, and what can be done where it is not.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 
 namespace kimi_k3 {

@@ -18,7 +18,7 @@ namespace {
 
 // A text editor or a transfer in text mode would break the line ends, and be found out.
 constexpr std::string_view kMagic = "\x89K3S\r\n\x1a\n";
-constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kSectionBlockBytes = size_t{1} << 20;
 constexpr size_t kLongestHeaderBytes = size_t{1} << 16;
 constexpr int kLevel = 1;
 // Numbers of a state are four bytes wide: equal bytes of neighbours, such as exponents, compress
@@ -80,8 +80,8 @@ uint64_t Count(const nlohmann::json& json, const char* key) {
 SessionWriter::SessionWriter(const std::filesystem::path& path, const SessionHeader& header)
     : file_(path),
       context_(ZSTD_createCCtx()),
-      planes_(kBlockBytes),
-      packed_(ZSTD_compressBound(kBlockBytes)) {
+      planes_(kSectionBlockBytes),
+      packed_(ZSTD_compressBound(kSectionBlockBytes)) {
   if (context_ == nullptr) throw std::bad_alloc();
   ZSTD_CCtx_setParameter(context_, ZSTD_c_compressionLevel, kLevel);
   ZSTD_CCtx_setParameter(context_, ZSTD_c_checksumFlag, 1);
@@ -97,7 +97,7 @@ SessionWriter::~SessionWriter() { ZSTD_freeCCtx(context_); }
 
 void SessionWriter::Append(std::span<const std::byte> section) {
   while (!section.empty()) {
-    const size_t size = std::min(section.size(), kBlockBytes);
+    const size_t size = std::min(section.size(), kSectionBlockBytes);
     AppendBlock(section.first(size));
     section = section.subspan(size);
   }
@@ -123,8 +123,8 @@ SessionReader::SessionReader(const std::filesystem::path& path)
       fd_(OpenForReading(path, O_NONBLOCK)),
       file_bytes_(FileSizeBytes(fd_, path)),
       context_(ZSTD_createDCtx()),
-      planes_(kBlockBytes),
-      packed_(ZSTD_compressBound(kBlockBytes)) {
+      planes_(kSectionBlockBytes),
+      packed_(ZSTD_compressBound(kSectionBlockBytes)) {
   if (context_ == nullptr) throw std::bad_alloc();
   try {
     ReadMagic();
@@ -189,7 +189,8 @@ SessionReader::BlockSizes SessionReader::ReadBlockSizes() {
   ReadExactly(fd_, path_, at_, front);
   const BlockSizes sizes = {.raw = FromLittleEndian(front.data()),
                             .stored = FromLittleEndian(front.data() + 4)};
-  if (sizes.raw > kBlockBytes || sizes.stored > packed_.size()) FailDamaged("a block's size");
+  if (sizes.raw > kSectionBlockBytes || sizes.stored > packed_.size())
+    FailDamaged("a block's size");
   if (sizes.stored > file_bytes_ - at_ - front.size()) FailDamaged("the file ends in this block");
   at_ += front.size();
   return sizes;
@@ -210,7 +211,7 @@ void SessionReader::ReadBlock(BlockSizes sizes, std::span<std::byte> block) {
 
 void SessionReader::Read(std::span<std::byte> section) {
   while (!section.empty()) {
-    const size_t size = std::min(section.size(), kBlockBytes);
+    const size_t size = std::min(section.size(), kSectionBlockBytes);
     ReadBlock(ReadBlockSizes(), section.first(size));
     section = section.subspan(size);
   }

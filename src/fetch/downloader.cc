@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLongestPause{60000};
 constexpr std::chrono::seconds kLongestAskedPause{600};
 constexpr std::chrono::seconds kSyncInterval{15};
-constexpr std::chrono::milliseconds kTick{50};
+constexpr std::chrono::milliseconds kPauseStep{50};
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
 constexpr uint64_t kLargeFile = 1000000000;  // that takes seconds to read
 constexpr size_t kFollowers = 2;
@@ -225,7 +225,7 @@ std::string Downloader::GetText(const std::string& url, uint64_t most_bytes) {
       state_->options.note(fmt::format("{}; trying again", what));
     }
     const Clock::time_point end = Clock::now() + pause;
-    while (Clock::now() < end && !stop.load()) std::this_thread::sleep_for(kTick);
+    while (Clock::now() < end && !stop.load()) std::this_thread::sleep_for(kPauseStep);
   }
 }
 

@@ -8,13 +8,13 @@
 #include <map>
 #include <utility>
 
+#include "grammar/number_range.h"
 #include "text/code_point.h"
 
 namespace kimi_k3::grammar {
 namespace {
 
 constexpr size_t kMostDigits = 40;
-constexpr size_t kMostIntegerDigits = 18;
 constexpr size_t kMostIndentation = 32;
 
 // How a JSON string writes a character that may not stand in it by itself; empty: as it is.

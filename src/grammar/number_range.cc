@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kMostBoundDigits = 40;
 constexpr size_t kMoreDigits = 20;
-constexpr size_t kMostIntegerDigits = 18;
 
 // Numbers without sign from `least` to `most`, digit by digit: a number is told apart from a bound
 // by its length, or by the first digit that differs.

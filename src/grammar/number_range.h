@@ -1,6 +1,7 @@
 // Numbers between bounds, as grammar.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,9 +33,12 @@ struct NumberRange {
   bool whole = false;  // integers alone
 };
 
+// Digits of an integer without a bound, at most.
+inline constexpr size_t kMostIntegerDigits = 18;
+
 // Adds the numbers of the range between two states, written without exponent, with at most 20
-// digits more than the bounds have; integers without a bound with at most 18. Where none is in the
-// range, nothing leads to `to`.
+// digits more than the bounds have; integers without a bound with at most kMostIntegerDigits. Where
+// none is in the range, nothing leads to `to`.
 void AddNumbers(GrammarBuilder& builder, State from, const NumberRange& range, State to);
 
 }  // namespace kimi_k3::grammar

@@ -11,14 +11,6 @@
 namespace kimi_k3::server {
 namespace {
 
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return lower;
-}
-
 // The name of "name:port" in lower case: without the port, brackets and a final dot.
 std::string HostName(std::string_view host) {
   if (host.starts_with('[')) return LowerCase(host.substr(1, host.find(']') - 1));

@@ -14,7 +14,6 @@ namespace {
 // How soon a client that has gone is noticed.
 constexpr std::chrono::milliseconds kLook{200};
 constexpr std::string_view kEventType = "text/event-stream";
-constexpr std::string_view kJsonType = "application/json";
 
 ApiError ErrorOf(const Error& error) {
   if (error.kind() == ErrorKind::kInterrupted) {

@@ -13,7 +13,6 @@
 namespace kimi_k3::server {
 namespace {
 
-constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kModels = "/v1/models";
 constexpr std::string_view kModelPrefix = "/v1/models/";
 

@@ -71,4 +71,7 @@ class RequestReader {
   std::string held_;  // received, not yet used
 };
 
+// With the letters A to Z in lower case.
+std::string LowerCase(std::string_view text);
+
 }  // namespace kimi_k3::server

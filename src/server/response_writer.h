@@ -10,6 +10,9 @@
 
 namespace kimi_k3::server {
 
+// The content type of JSON.
+inline constexpr std::string_view kJsonType = "application/json";
+
 // One response: either Send, or BeginStream, WritePiece ..., EndStream. The connection must outlive
 // it.
 class ResponseWriter {

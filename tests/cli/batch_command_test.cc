@@ -1,6 +1,7 @@
 // The batch command as its users run it: killed, interrupted, on a full disk, beside another.
 #include "cli/batch_command.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ class BatchCommand : public testing::Test {
   static std::string Requests(size_t count, size_t tokens) {
     std::string requests;
     for (size_t i = 0; i < count; ++i) {
-      const std::string name = "r" + std::to_string(i);
+      const std::string name = fmt::format("r{}", i);
       if (i % 5 == 4) {
         requests += R"({"custom_id": ")" + name +
                     R"(", "method": "POST", "url": "/v1/score", "body": {"text": "It is a truth"}})"

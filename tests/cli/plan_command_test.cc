@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -24,7 +25,7 @@ PlanOptions OptionsFor(const char* golden) {
 
 TEST(PlanCommand, WritesATableThatAddsUp) {
   PlanOptions options = OptionsFor("k3");
-  options.measure = false;
+  options.no_measure = true;
   std::ostringstream out;
   RunPlan(options, out);
   for (const char* word : {"small vectors", "state and latent cache", "tile ring", "expert slots",
@@ -66,7 +67,7 @@ TEST(PlanCommand, SaysWhatBatchesCostAndHowManyToRunAtOnce) {
     EXPECT_LE(choice["memory_bytes"].get<uint64_t>(), 200000000U);
   }
   options.json = false;
-  options.measure = false;
+  options.no_measure = true;
   std::ostringstream table;
   RunPlan(options, table);
   EXPECT_THAT(table.str(), testing::HasSubstr("recommended: 6"));
@@ -77,7 +78,7 @@ TEST(PlanCommand, FindsABudgetWhereNoneIsGiven) {
   PlanOptions options = OptionsFor("k3");
   options.engine.memory_bytes.reset();
   options.json = true;
-  options.measure = false;
+  options.no_measure = true;
   std::ostringstream out;
   RunPlan(options, out);
   EXPECT_GT(nlohmann::json::parse(out.str())["budget_bytes"].get<uint64_t>(), 1000000U);

@@ -1,0 +1,29 @@
+// Commands and flags of the library that parses the command line.
+#include "cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+namespace kimi_k3 {
+
+Flag Flag::Required() {
+  option_->required();
+  return *this;
+}
+
+Flag Flag::Default(const std::string& text) {
+  option_->default_str(text);
+  return *this;
+}
+
+CLI::App& AddCommand(CLI::App& app, const std::string& name, const std::string& help) {
+  return *app.add_subcommand(name, help);
+}
+
+void OnCommand(CLI::App& command, std::function<void()> run) { command.callback(std::move(run)); }
+
+bool IsGiven(const CLI::App& command, const std::string& flag) {
+  return command.get_option(flag)->count() > 0;
+}
+
+}  // namespace kimi_k3

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows the program at work on the small trained model of this repository: builds it, prints the
 # memory plan, continues a text, answers a question, and tells what was read from the disk. Needs
-# nothing but Debian 12; some five minutes, nearly all of them for the build. Usage: scripts/demo.sh
+# nothing but Debian 12; two to three minutes, most of them for the build. Usage: scripts/demo.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +11,7 @@ say "what building needs"
 scripts/setup.sh
 echo "there"
 
-say "building (some four minutes on two cores)"
+say "building (less than two minutes on two cores)"
 log=$(mktemp)
 work=$(mktemp -d)
 trap 'rm -rf "$log" "$work"' EXIT

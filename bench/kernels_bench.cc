@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/bf16.h"
+#include "base/coded_bf16.h"
 #include "kernels/delta_rule.h"
 #include "kernels/elementwise.h"
 #include "kernels/isa.h"
@@ -51,6 +53,37 @@ class Matrix {
   }
   AlignedBuffer<std::byte> data_;
   AlignedBuffer<uint8_t> scales_;
+  WeightView view_;
+};
+
+// The same normally distributed weights as plain and as coded bf16.
+class CodedMatrix {
+ public:
+  CodedMatrix(size_t rows, size_t columns) : plain_(rows * columns) {
+    std::mt19937 generator(1);
+    std::normal_distribution<float> normal(0.0F, 0.02F);
+    for (uint16_t& weight : plain_.span()) weight = FloatToBf16(normal(generator));
+    const auto row_of = [&](size_t r) { return plain_.span().subspan(r * columns, columns); };
+    CodedBf16Row row = {columns, 0};
+    for (size_t r = 0; r < rows; ++r) {
+      row.escapes = std::max(row.escapes, CountExponents(row_of(r)).escapes);
+    }
+    coded_ = AlignedBuffer<std::byte>(rows * row.bytes());
+    for (size_t r = 0; r < rows; ++r) {
+      EncodeBf16Row(row, row_of(r), coded_.span().subspan(r * row.bytes(), row.bytes()));
+    }
+    view_ = {WeightType::kCodedBf16, rows, columns, coded_.data(), nullptr, row.bytes()};
+  }
+  const WeightView& view() const { return view_; }
+  WeightView plain() const {
+    return {WeightType::kBf16, view_.rows, view_.columns, std::as_bytes(plain_.span()).data()};
+  }
+  std::span<const std::byte> bytes() const { return coded_.span(); }
+  std::span<const uint16_t> weights() const { return plain_.span(); }
+
+ private:
+  AlignedBuffer<uint16_t> plain_;
+  AlignedBuffer<std::byte> coded_;
   WeightView view_;
 };
 
@@ -109,6 +142,66 @@ void OneRow(benchmark::State& state, WeightType type, size_t rows, size_t column
         benchmark::DoNotOptimize(kernels::ReadAll(matrix.bytes()));
         return static_cast<double>(matrix.bytes().size());
       });
+}
+
+// Decoding, in bytes of the bf16 that it makes; the limit copies the same bytes.
+void DecodeCoded(benchmark::State& state, size_t rows, size_t columns) {
+  const CodedMatrix matrix(rows, columns);
+  std::vector<uint16_t> out(columns);
+  const auto bytes = static_cast<double>(matrix.weights().size_bytes());
+  Compare(
+      state, "GB/s",
+      [&] {
+        for (size_t r = 0; r < rows; ++r) {
+          kernels::DecodeRow(matrix.view(), r, out.data());
+          benchmark::DoNotOptimize(out.data());
+        }
+        return bytes;
+      },
+      [&] {
+        for (size_t r = 0; r < rows; ++r) {
+          std::memcpy(out.data(), matrix.weights().data() + r * columns, columns * 2);
+          benchmark::DoNotOptimize(out.data());
+        }
+        return bytes;
+      });
+  state.counters["bytes_of_bf16"] = static_cast<double>(matrix.bytes().size()) / bytes;
+}
+
+// Looking for damage, in the same bytes; the limit decodes them.
+void CheckCoded(benchmark::State& state, size_t rows, size_t columns) {
+  const CodedMatrix matrix(rows, columns);
+  std::vector<uint16_t> out(columns);
+  const auto bytes = static_cast<double>(matrix.weights().size_bytes());
+  Compare(
+      state, "GB/s",
+      [&] {
+        benchmark::DoNotOptimize(kernels::FindDamagedRow(matrix.view()));
+        return bytes;
+      },
+      [&] {
+        for (size_t r = 0; r < rows; ++r) {
+          kernels::DecodeRow(matrix.view(), r, out.data());
+          benchmark::DoNotOptimize(out.data());
+        }
+        return bytes;
+      });
+}
+
+// Products with coded weights, in bytes of bf16; the limit is that with plain ones.
+void CodedRows(benchmark::State& state, size_t rows, size_t columns) {
+  const auto x_rows = static_cast<size_t>(state.range(0));
+  const CodedMatrix matrix(rows, columns);
+  const std::vector<float> x = Numbers(x_rows * columns);
+  std::vector<float> y(x_rows * rows);
+  const auto multiply = [&](const WeightView& w) {
+    kernels::MatMul(w, x.data(), columns, x_rows, y.data(), rows);
+    benchmark::DoNotOptimize(y.data());
+    return static_cast<double>(matrix.weights().size_bytes());
+  };
+  Compare(
+      state, "GB/s", [&] { return multiply(matrix.view()); },
+      [&] { return multiply(matrix.plain()); });
 }
 
 // Many rows: arithmetic is the limit.
@@ -197,6 +290,9 @@ void Register() {
   add("one_row/mxfp4/expert_w2_3584x3072_x8", OneRow, WeightType::kMxfp4, size_t{3584 * 8},
       size_t{3072});
   add("one_row/f32/4096x4096", OneRow, WeightType::kF32, size_t{4096}, size_t{4096});
+  add("coded_bf16/decode/8192x7168", DecodeCoded, size_t{8192}, size_t{7168});
+  add("coded_bf16/check/8192x7168", CheckCoded, size_t{8192}, size_t{7168});
+  add("coded_bf16/rows/8192x7168", CodedRows, size_t{8192}, size_t{7168})->Arg(1)->Arg(4)->Arg(16);
   add("many_rows/bf16/2048x7168", ManyRows, WeightType::kBf16, size_t{2048}, size_t{7168})
       ->Arg(2)
       ->Arg(4)

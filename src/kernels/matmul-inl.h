@@ -208,6 +208,8 @@ HWY_INLINE void MatMulAny(const WeightView& w, const float* x, size_t x_stride, 
       return MatMulRows<WeightType::kBf16>(w, x_rows, act);
     case WeightType::kMxfp4:
       return MatMulRows<WeightType::kMxfp4>(w, x_rows, act);
+    case WeightType::kCodedBf16:
+      return;  // decoded before it comes here
   }
 }
 

@@ -1,17 +1,19 @@
-// Products of activation rows with weights as they are stored: f32, bf16 and MXFP4.
+// Products of activation rows with weights as they are stored: f32, bf16, coded bf16 and MXFP4.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace kimi_k3::kernels {
 
-// How a weight matrix is stored. All three stand for exact f32 numbers (docs/arithmetic.md).
+// How a weight matrix is stored. All stand for exact f32 numbers (docs/arithmetic.md).
 enum class WeightType : uint8_t {
-  kF32,   // 4 bytes a weight, little-endian
-  kBf16,  // 2 bytes a weight: the upper half of an f32
-  kMxfp4  // 4 bits a weight, the low nibble is the even column, and one scale byte per 32 columns
+  kF32,    // 4 bytes a weight, little-endian
+  kBf16,   // 2 bytes a weight: the upper half of an f32
+  kMxfp4,  // 4 bits a weight, the low nibble is the even column, and one scale byte per 32 columns
+  kCodedBf16  // bf16 with coded exponents, about 11 bits a weight (base/coded_bf16.h)
 };
 
 inline constexpr size_t kMxfp4GroupColumns = 32;
@@ -23,12 +25,13 @@ struct WeightView {
   size_t columns = 0;               // a multiple of 32 for kMxfp4
   const std::byte* data = nullptr;  // [rows, columns] packed, row-major
   const uint8_t* scales = nullptr;  // kMxfp4: E8M0, [rows, columns / 32]; never 255
+  size_t coded_row_bytes = 0;       // kCodedBf16: of every row; CodedBf16Row::Of(columns) has it
 
   // Rows [first, first + count) of this view.
   WeightView Rows(size_t first, size_t count) const;
 };
 
-// Bytes that one row of `columns` weights takes in `data`.
+// Bytes that one row of `columns` weights takes in `data`; for kCodedBf16 the least that it may.
 size_t RowBytes(WeightType type, size_t columns);
 
 // y[r * y_stride + o] = sum over c of w[o][c] * x[r * x_stride + c], for every row o of `w` and
@@ -50,6 +53,14 @@ float Dot(const float* a, const float* b, size_t n);
 
 // Expands one row to f32: out[columns].
 void ExpandRow(const WeightView& w, size_t row, float* out);
+
+// Decodes one row of kCodedBf16 to bf16: out[columns].
+void DecodeRow(const WeightView& w, size_t row, uint16_t* out);
+
+// The first row of kCodedBf16 that holds another number of escapes than it says or has room for;
+// nothing where every row is in order. Products take damaged rows without harm, but for other
+// numbers.
+std::optional<size_t> FindDamagedRow(const WeightView& w);
 
 // True where one of the E8M0 scales is 255, which stands for NaN and must be refused.
 bool HasNanScale(std::span<const uint8_t> scales);

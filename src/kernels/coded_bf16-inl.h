@@ -21,8 +21,8 @@ inline constexpr size_t kCodedStepColumns = 64;
 
 class CodedRowDecoder {
  public:
-  // Any bytes may come: nothing is read outside row.bytes() of `data`, and nothing written beyond
-  // the last step. Where there are more escapes than room for them, those of that step and all
+  // Any bytes may come: nothing is read outside row.bytes() of `data`, nothing written beyond the
+  // room. Where there are more escapes than room for them, those of that step and all
   // that follow are taken for 0.
   HWY_INLINE CodedRowDecoder(const CodedBf16Row& row, const std::byte* data)
       : planes_(reinterpret_cast<const uint8_t*>(data)),
@@ -30,6 +30,7 @@ class CodedRowDecoder {
         escape_(planes_ + row.escapes_at()),
         plane_bytes_(row.plane_bytes()),
         columns_(row.columns),
+        row_bytes_(row.bytes()),
         escapes_left_(row.escapes) {
     alignas(16) uint16_t shifted[8];
     const uint8_t* const table = planes_ + row.table_at();
@@ -40,12 +41,17 @@ class CodedRowDecoder {
     exponents_ = hn::BitCast(D8(), hn::LoadDup128(D16(), shifted));
   }
 
-  // out: bf16, room for the columns in whole steps; behind the last column comes anything.
+  // out: bf16, room for the columns in whole steps and one more; behind the last column comes
+  // anything.
   HWY_INLINE void Decode(uint16_t* out) {
     const size_t whole = columns_ / kCodedStepColumns * kCodedStepColumns;
     for (size_t c = 0; c < whole; c += kCodedStepColumns) {
       const uint8_t* const bits = planes_ + c / 8;
-      __builtin_prefetch(mantissas_ + c + kPrefetchBytes, 0, 3);
+      // A row is stored in several stretches, which the processor does not foresee.
+      const uint8_t* const next =
+          planes_ + row_bytes_ + c / kCodedStepColumns * 2 * kCacheLineBytes;
+      __builtin_prefetch(next, 0, 2);
+      __builtin_prefetch(next + kCacheLineBytes, 0, 2);
       DecodeStep(bits, plane_bytes_, mantissas_ + c, out + c);
       PutEscapes(Word(bits) & Word(bits + plane_bytes_) & Word(bits + 2 * plane_bytes_), out + c);
     }
@@ -55,7 +61,8 @@ class CodedRowDecoder {
  private:
   using D16 = hn::CappedTag<uint16_t, 2 * kLanes>;
   using D8 = hn::Repartition<uint8_t, D16>;
-  static constexpr size_t kPrefetchBytes = 2048;
+  static constexpr size_t kUnaskedEscapes = 3;
+  static_assert(kUnaskedEscapes <= CodedBf16Row::kTableBytes);
 
   HWY_INLINE static uint64_t Word(const uint8_t* p) {
     uint64_t word;
@@ -86,9 +93,9 @@ class CodedRowDecoder {
     }
   }
 
-  // where: columns of the step that have an escape. Most steps have a few: so many are put in
-  // without asking, which spares the processor a guess; what is not there adds nothing to a
-  // place that is written later.
+  // where: columns of the step that have an escape. A few are put in without asking whether they
+  // are there, which the processor could not foresee: one that is not goes behind the step, where
+  // the next is decoded later, and takes its byte from the table at the latest.
   HWY_INLINE void PutEscapes(uint64_t where, uint16_t* out) {
     const auto count = static_cast<size_t>(std::popcount(where));
     if (count > escapes_left_) {
@@ -96,11 +103,17 @@ class CodedRowDecoder {
       return;
     }
     escapes_left_ -= count;
-    while (where != 0) {
-      const auto column = static_cast<size_t>(std::countr_zero(where));
-      out[column] = static_cast<uint16_t>(out[column] | (*escape_++ << 7));
-      where &= where - 1;
-    }
+    const uint8_t* escape = escape_;
+    escape_ += count;
+    KIMI_K3_UNROLL
+    for (size_t i = 0; i < kUnaskedEscapes; ++i) PutFirst(where, *escape++, out);
+    while (where != 0) PutFirst(where, *escape++, out);
+  }
+
+  HWY_INLINE static void PutFirst(uint64_t& where, uint8_t exponent, uint16_t* out) {
+    const auto column = static_cast<size_t>(std::countr_zero(where));
+    out[column] = static_cast<uint16_t>(out[column] | (exponent << 7));
+    where &= where - 1;
   }
 
   HWY_NOINLINE void DecodeTail(size_t first, uint16_t* out) {
@@ -121,6 +134,7 @@ class CodedRowDecoder {
   const uint8_t* escape_;
   size_t plane_bytes_;
   size_t columns_;
+  size_t row_bytes_;
   size_t escapes_left_;
   hn::Vec<D8> exponents_;
 };

@@ -169,6 +169,7 @@ HWY_NOINLINE void ExpandRowCoded(const WeightView& w, size_t row, float* out) {
 }
 
 void DecodeRowTarget(const WeightView& w, size_t row, uint16_t* out) {
+  if (w.columns == 0) return;
   DecodedRows rows(w, 1);
   std::memcpy(out, rows.Decode(row, 1).data, w.columns * sizeof(uint16_t));
 }

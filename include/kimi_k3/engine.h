@@ -30,6 +30,8 @@ struct EngineOptions {
   size_t threads = 0;  // 0: the physical cores that this process may use
   size_t prompt_chunk = 0;  // rows of a prompt computed in one pass; 0: as the engine sees fit
   KvCacheType kv_cache = KvCacheType::kF32;
+  // Experts that a token goes to, fewer than the model says, for speed; 0: as many as it says.
+  size_t experts_per_token = 0;
   std::string isa = "auto";  // instruction set: auto, avx512, avx2, neon
 
   // Peak resident memory stays within this; unset: what the machine really has to spare.
@@ -130,6 +132,9 @@ class Engine {
   // Which part of the model is run, such as "layers 0-11 of 93, experts 0-63 of 896": its answers
   // are not the model's. Empty for the whole model.
   std::string part() const;
+  // By what its answers differ from the model's besides the part, as flags of the command line such
+  // as "--experts-per-token 8", separated by spaces. Empty: by nothing.
+  std::string approximations() const;
   // What was opened, in one line: kind, size, layers, instruction set, threads.
   std::string Description() const;
 

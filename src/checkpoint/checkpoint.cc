@@ -63,6 +63,17 @@ ByteRange Checkpoint::RangeOf(const LocationTable::Location& location, uint64_t 
   return {location.shard, location.offset, bytes};
 }
 
+void Checkpoint::UseExperts(size_t count) {
+  MoeConfig& moe = config_.moe;
+  const size_t most = moe.experts_per_token + config_.experts_left_out;
+  if (count > most) {
+    Fail(ErrorKind::kUsage, "--experts-per-token {}: the model chooses {} for each token; {}",
+         count, most, most == 0 ? "it has no experts" : "fewer can be asked for, not more");
+  }
+  moe.experts_per_token = count == 0 ? most : count;
+  config_.experts_left_out = most - moe.experts_per_token;
+}
+
 std::optional<TensorLocation> Checkpoint::Find(Role role, size_t layer) const {
   const auto slot = slots_.TrunkSlot(role, layer);
   if (!slot) return std::nullopt;

@@ -71,6 +71,10 @@ class Checkpoint {
   static Checkpoint Open(std::vector<std::filesystem::path> model_dirs, std::string_view part = {});
 
   const ModelConfig& config() const { return config_; }
+  // From now on a token goes to `count` experts, the first that the model would choose, 0: to as
+  // many as the model says. Answers are then not the model's. Throws Error(kUsage) for more than
+  // the model says. Not while others use the checkpoint.
+  void UseExperts(size_t count);
   // The first folder.
   const std::filesystem::path& model_dir() const { return model_dirs_.front(); }
   const std::vector<std::filesystem::path>& model_dirs() const { return model_dirs_; }

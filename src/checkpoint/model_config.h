@@ -77,6 +77,8 @@ struct ModelConfig {
   std::vector<bool> dense_layers;  // by zero-based layer; the others are MoE
   size_t max_positions = 0;        // 0: not said
   std::optional<int64_t> bos_token_id, eos_token_id, pad_token_id;
+  // Of the experts that the model chooses for a token, those that are left out for speed.
+  size_t experts_left_out = 0;  // not of config.json
   ModelPart part;  // not of config.json: what of the model is run, by default all of it
 
   bool IsMla(size_t layer) const { return mla_layers[layer]; }

@@ -153,6 +153,7 @@ ExitCode RunBatch(BatchOptions& options) {
     checkpoint.reset();
     Engine engine = OpenEngine(options, recommended);
     output.Note(engine.Description());
+    options.run.defaults.approximations = engine.approximations();
     for (const std::string& warning : engine.warnings()) output.Note(warning);
     output.Note(fmt::format("{} request{} to go, up to {} at once", missing,
                             missing == 1 ? "" : "s", options.run.sequences));

@@ -120,6 +120,7 @@ server::PreparedAnswer BatchRun::Prepare(size_t index, const BatchRequest& reque
   defaults.seed = BatchId::Of({fmt::format("{}", options_.seed), request.custom_id}).bits[0];
   const server::AnswerOrigin origin = {.id = AnswerPrefix(request.kind) + line.id.Hex(),
                                        .model = defaults.model_name,
+                                       .approximations = defaults.approximations,
                                        .created = input_.changed(),
                                        .most_prompt_tokens = engine_.context()};
   const Tokenizer& tokenizer = engine_.tokenizer();

@@ -4,6 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "base/error.h"
+#include "cli/usage_error.h"
+
 namespace kimi_k3 {
 
 Flag Flag::Required() {
@@ -24,6 +27,20 @@ void OnCommand(CLI::App& command, std::function<void()> run) { command.callback(
 
 bool IsGiven(const CLI::App& command, const std::string& flag) {
   return command.get_option(flag)->count() > 0;
+}
+
+void ReadFlags(const std::string& flag, const std::string& text,
+               const std::function<void(CLI::App&)>& add) {
+  CLI::App app;
+  app.set_help_flag();
+  add(app);
+  try {
+    app.parse(text);
+  } catch (const CLI::ParseError& error) {
+    Fail(ErrorKind::kUsage, "{} \"{}\": {}", flag, text, DescribeUsageError(app, error));
+  } catch (const Error& error) {
+    Fail(error.kind(), "{} \"{}\": {}", flag, text, error.what());
+  }
 }
 
 }  // namespace kimi_k3

@@ -35,4 +35,9 @@ void OnCommand(CLI::App& command, std::function<void()> run);
 // Whether the command line of `command` has the flag; it must be one of the command's.
 bool IsGiven(const CLI::App& command, const std::string& flag);
 
+// Reads `text` as the flags that `add` adds. Throws Error(kUsage) that names `flag`, whose value
+// the text is.
+void ReadFlags(const std::string& flag, const std::string& text,
+               const std::function<void(CLI::App&)>& add);
+
 }  // namespace kimi_k3

@@ -3,13 +3,13 @@
 
 #include "base/byte_size.h"
 #include "base/error.h"
-#include "cli/flag_group.h"
 #include "cli/model_flags.h"
 #include "residency/stream_options.h"
 
 namespace kimi_k3 {
 namespace {
 
+constexpr uint64_t kMostExperts = 65536;
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint64_t kMostPromptChunk = 65536;
 constexpr uint64_t kMostPrefetchLayers = 10000;
@@ -29,6 +29,17 @@ uint64_t ReadSizeFlag(const std::string& flag, const std::string& text) {
   } catch (const Error& error) {
     Fail(error.kind(), "{}: {}", flag, error.what());
   }
+}
+
+void AddApproximationFlags(FlagGroup& group, EngineOptions& engine) {
+  group.Choice<KvCacheType>("--kv-cache-quant",
+                            {{"none", KvCacheType::kF32}, {"bf16", KvCacheType::kBf16}},
+                            engine.kv_cache, "Type of the latent cache: none is f32 (default)");
+  group
+      .Count("--experts-per-token", "K", engine.experts_per_token,
+             "Experts that each token goes to, fewer than the model chooses: faster, not exact", 1,
+             kMostExperts)
+      .Default("");
 }
 
 void AddEngineFlags(CLI::App& app, EngineOptions& engine) {
@@ -64,9 +75,7 @@ void AddEngineFlags(CLI::App& app, EngineOptions& engine) {
   group.Count("--prompt-chunk", "N", engine.prompt_chunk,
               "Prompt positions computed in one pass over the weights; 0: as many as pay", 0,
               kMostPromptChunk);
-  group.Choice<KvCacheType>("--kv-cache-quant",
-                            {{"none", KvCacheType::kF32}, {"bf16", KvCacheType::kBf16}},
-                            engine.kv_cache, "Type of the latent cache: none is f32 (default)");
+  AddApproximationFlags(group, engine);
   group
       .Value("--isa", "NAME", "Instruction set: auto, avx512, avx2 or neon",
              [&engine](const std::string& text) { engine.isa = text; })

@@ -13,6 +13,7 @@
 #include "cli/batch_command.h"
 #include "cli/bench_command.h"
 #include "cli/chat_command.h"
+#include "cli/compare_command.h"
 #include "cli/completion.h"
 #include "cli/doctor_command.h"
 #include "cli/exit_code.h"
@@ -65,6 +66,7 @@ int Main(int argc, char** argv) {
   AddPlanCommand(app);
   AddServeCommand(app, code);
   AddBatchCommand(app, code);
+  AddCompareCommand(app);
   AddInspectCommand(app);
   AddPullCommand(app);
   AddVerifyCommand(app, code);

@@ -40,6 +40,7 @@ struct Planned {
   const Checkpoint& checkpoint;
   MemoryPlan plan;
   std::string budget_source;
+  std::string approximations;
   std::optional<PlanEstimate> estimate = {};
   std::vector<BatchChoice> batches = {};
 };
@@ -65,6 +66,7 @@ void WriteJson(const PlanOptions& options, const Planned& planned, std::ostream&
   if (const std::string part = DescribeModelPart(planned.checkpoint.config()); !part.empty()) {
     json["part"] = part;
   }
+  if (!planned.approximations.empty()) json["approximations"] = planned.approximations;
   json["budget_source"] = planned.budget_source;
   json["context"] = options.engine.context;
   json["sequences"] = options.engine.sequences;
@@ -106,6 +108,9 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
   if (const std::string part = DescribeModelPart(planned.checkpoint.config()); !part.empty()) {
     out << fmt::format("a part of the model, whose answers are not the model's: {}\n", part);
   }
+  if (!planned.approximations.empty()) {
+    out << fmt::format("not the exact answers: {}\n", planned.approximations);
+  }
   out << FormatPlan(plan);
   if (const std::optional<PlanEstimate>& estimate = planned.estimate) {
     out << fmt::format("drive: {}/s ({})\n",
@@ -145,9 +150,7 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
               65536);
   group.Count("-t,--threads", "N", engine.threads, "Threads that compute; 0: one a physical core",
               0, 1024);
-  group.Choice<KvCacheType>("--kv-cache-quant",
-                            {{"none", KvCacheType::kF32}, {"bf16", KvCacheType::kBf16}},
-                            engine.kv_cache, "Type of the latent cache: none is f32 (default)");
+  AddApproximationFlags(group, engine);
   group.Value("--io", "WAY", "How weights are read: auto, direct, buffered or mmap",
               [&engine](const std::string& text) {
                 ParseIoMode(text);
@@ -180,7 +183,8 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
   Planned planned = {
       .checkpoint = checkpoint,
       .plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident)),
-      .budget_source = source};
+      .budget_source = source,
+      .approximations = DescribeApproximations(options.engine, checkpoint.config())};
   if (options.batch > 0) {
     planned.batches = PlanBatches(checkpoint, options.engine, resident, options.batch);
   }

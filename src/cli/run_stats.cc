@@ -149,6 +149,9 @@ void RunStats::Write(const std::filesystem::path& path) const {
                            {"file_bytes", keeper_->file_bytes()}};
   }
   if (const std::string part = engine_.part(); !part.empty()) document["part"] = part;
+  if (const std::string flags = engine_.approximations(); !flags.empty()) {
+    document["approximations"] = flags;
+  }
   if (!error_.empty()) document["error"] = error_;
   AtomicFile file(path);
   file.Append(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

@@ -212,6 +212,7 @@ void RunServe(ServeOptions& options) {
       options.server, options.engine.context == 0 ? kDefaultContext : options.engine.context);
   Engine engine = OpenEngine(options, output);
   output.Note(engine.Description());
+  options.server.approximations = engine.approximations();
   for (const std::string& warning : engine.warnings()) output.Note(warning);
   std::mutex writing;
   const auto log = [&](const std::string& line) {

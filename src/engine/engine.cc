@@ -80,13 +80,19 @@ size_t Engine::layers() const { return parts_->checkpoint.config().layers_run();
 size_t Engine::threads() const { return parts_->pool.threads(); }
 std::string Engine::part() const { return DescribeModelPart(parts_->checkpoint.config()); }
 
+std::string Engine::approximations() const {
+  return DescribeApproximations(parts_->options, parts_->checkpoint.config());
+}
+
 std::string Engine::Description() const {
   const ModelConfig& config = parts_->checkpoint.config();
   const std::string extent =
       config.is_part() ? fmt::format("a part whose answers are not the model's: {}", part())
                        : fmt::format("{} layers", config.layers);
-  return fmt::format("{}, {}, {} on disk; budget {}; {}; {} with {} thread{}", config.model_type,
-                     extent, FormatByteSize(parts_->checkpoint.tensor_bytes()),
+  const std::string flags = approximations();
+  return fmt::format("{}, {}{}, {} on disk; budget {}; {}; {} with {} thread{}", config.model_type,
+                     extent, flags.empty() ? "" : " (not the exact answers: " + flags + ")",
+                     FormatByteSize(parts_->checkpoint.tensor_bytes()),
                      FormatByteSize(parts_->plan.budget_bytes), parts_->weights->io_description(),
                      kernels::CurrentIsa(), threads(), threads() == 1 ? "" : "s");
 }

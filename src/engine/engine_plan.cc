@@ -1,6 +1,9 @@
 // What an engine of given options asks of the memory plan.
 #include "engine/engine_plan.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -31,7 +34,30 @@ std::vector<std::filesystem::path> ModelDirs(const EngineOptions& options) {
 }  // namespace
 
 Checkpoint OpenCheckpoint(const EngineOptions& options) {
-  return Checkpoint::Open(ModelDirs(options), options.shard);
+  Checkpoint checkpoint = Checkpoint::Open(ModelDirs(options), options.shard);
+  checkpoint.UseExperts(options.experts_per_token);
+  return checkpoint;
+}
+
+std::string DescribeApproximations(const EngineOptions& options, const ModelConfig& config) {
+  std::vector<std::string> flags;
+  if (options.kv_cache != KvCacheType::kF32) {
+    flags.push_back(fmt::format("--kv-cache-quant {}", KvCacheName(options.kv_cache)));
+  }
+  if (config.experts_left_out > 0) {
+    flags.push_back(fmt::format("--experts-per-token {}", config.moe.experts_per_token));
+  }
+  return fmt::format("{}", fmt::join(flags, " "));
+}
+
+bool HasApproximations(const EngineOptions& options) {
+  return options.kv_cache != KvCacheType::kF32 || options.experts_per_token != 0;
+}
+
+EngineOptions WithoutApproximations(EngineOptions options) {
+  options.kv_cache = KvCacheType::kF32;
+  options.experts_per_token = 0;
+  return options;
 }
 
 std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const ModelConfig& config) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "checkpoint/checkpoint.h"
 #include "kimi_k3/engine.h"
@@ -13,6 +14,13 @@ namespace kimi_k3 {
 
 // The checkpoint that the options name, in all their folders; throws as Checkpoint::Open.
 Checkpoint OpenCheckpoint(const EngineOptions& options);
+
+// Engine::approximations of these options for this model.
+std::string DescribeApproximations(const EngineOptions& options, const ModelConfig& config);
+
+// Whether the options ask for any, and the same options without.
+bool HasApproximations(const EngineOptions& options);
+EngineOptions WithoutApproximations(EngineOptions options);
 
 // The tokenizer of the first folder that has one; throws what loading it throws.
 std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const ModelConfig& config);

@@ -7,6 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/error.h"
+#include "engine/cache_type.h"
 #include "engine/engine_parts.h"
 #include "engine/model_fingerprint.h"
 #include "engine/session_file.h"
@@ -21,8 +22,6 @@ static_assert(sizeof(TokenId) == 4);
 constexpr size_t kMostTokens = size_t{1} << 24;
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-std::string_view CacheName(KvCacheType type) { return type == KvCacheType::kBf16 ? "bf16" : "f32"; }
-
 SessionHeader HeaderOf(const Engine& engine, const Sequence& sequence, size_t note_bytes) {
   EngineAccess::EngineParts& parts = EngineAccess::Parts(engine);
   const ModelConfig& config = parts.checkpoint.config();
@@ -30,7 +29,8 @@ SessionHeader HeaderOf(const Engine& engine, const Sequence& sequence, size_t no
   return {.model = fmt::format("{}, {} layers, {}", config.model_type, config.layers,
                                FormatByteSize(parts.checkpoint.tensor_bytes())),
           .part = engine.part(),
-          .kv_cache = std::string(CacheName(parts.options.kv_cache)),
+          .kv_cache = std::string(KvCacheName(parts.options.kv_cache)),
+          .approximations = engine.approximations(),
           .fingerprint = *parts.fingerprint,
           .context = engine.context(),
           .tokens = sequence.tokens().size(),
@@ -59,15 +59,23 @@ void CheckSameModel(const SessionHeader& saved, const SessionHeader& own,
          "same --shard",
          path.string(), name(saved.part), name(own.part));
   }
-  if (saved.fingerprint != own.fingerprint) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: this session belongs to another model ({}, fingerprint {}; this one is {}, {})",
-         path.string(), saved.model, saved.fingerprint, own.model, own.fingerprint);
-  }
   if (saved.kv_cache != own.kv_cache) {
     Fail(ErrorKind::kCheckpoint,
          "{}: this session has a latent cache of type {}, not {}: add --kv-cache-quant {}",
          path.string(), saved.kv_cache, own.kv_cache, saved.kv_cache == "bf16" ? "bf16" : "none");
+  }
+  if (saved.approximations != own.approximations) {
+    const auto flags = [](const std::string& given) {
+      return given.empty() ? std::string("neither of these") : given;
+    };
+    Fail(ErrorKind::kCheckpoint,
+         "{}: this session was made with {}, not with {}: give the same flags", path.string(),
+         flags(saved.approximations), flags(own.approximations));
+  }
+  if (saved.fingerprint != own.fingerprint) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: this session belongs to another model ({}, fingerprint {}; this one is {}, {})",
+         path.string(), saved.model, saved.fingerprint, own.model, own.fingerprint);
   }
 }
 

@@ -58,11 +58,14 @@ uint32_t FromLittleEndian(const std::byte* bytes) {
 }
 
 std::string HeaderText(const SessionHeader& header) {
-  return nlohmann::ordered_json{
-      {"model", header.model},          {"part", header.part},
-      {"kv_cache", header.kv_cache},    {"fingerprint", header.fingerprint},
-      {"context", header.context},      {"tokens", header.tokens},
-      {"note_bytes", header.note_bytes}}
+  return nlohmann::ordered_json{{"model", header.model},
+                                {"part", header.part},
+                                {"kv_cache", header.kv_cache},
+                                {"approximations", header.approximations},
+                                {"fingerprint", header.fingerprint},
+                                {"context", header.context},
+                                {"tokens", header.tokens},
+                                {"note_bytes", header.note_bytes}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -171,6 +174,7 @@ void SessionReader::ReadHeader() {
     header_ = {.model = json.at("model"),
                .part = json.at("part"),
                .kv_cache = json.at("kv_cache"),
+               .approximations = json.value("approximations", ""),
                .fingerprint = json.at("fingerprint"),
                .context = Count(json, "context"),
                .tokens = Count(json, "tokens"),

@@ -182,6 +182,7 @@ AnswerOrigin Api::OriginOf(const char* id_prefix) const {
   const size_t most = options_.most_prompt_tokens;
   return {.id = RandomId(id_prefix),
           .model = options_.model_name,
+          .approximations = options_.approximations,
           .created = std::time(nullptr),
           .most_prompt_tokens = most == 0 ? context_ : std::min(context_, most)};
 }

@@ -48,7 +48,8 @@ Json Envelope(const AnswerHeader& header, const char* object) {
           {"object", object},
           {"created", header.created},
           {"model", header.model},
-          {"system_fingerprint", nullptr}};
+          {"system_fingerprint",
+           header.approximations.empty() ? Json(nullptr) : Json(header.approximations)}};
 }
 
 Json BytesOf(std::string_view bytes) {

@@ -22,8 +22,9 @@ std::string ModelJson(const std::string& model, int64_t created);
 struct AnswerHeader {
   std::string id = {};
   std::string model = {};
-  int64_t created = 0;       // Unix time
-  size_t prompt_tokens = 0;  // as the vendor counts them
+  std::string approximations = {};  // Engine::approximations
+  int64_t created = 0;              // Unix time
+  size_t prompt_tokens = 0;         // as the vendor counts them
   bool include_usage = false;
   bool probabilities = false;
   size_t likely_tokens = 0;  // others, beside each token

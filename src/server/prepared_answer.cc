@@ -22,6 +22,7 @@ void CheckPrompt(const std::vector<TokenId>& prompt, size_t most, const char* fi
 AnswerHeader HeaderOf(AnswerOrigin origin, const CompletionOptions& options, size_t prompt_tokens) {
   return {.id = std::move(origin.id),
           .model = std::move(origin.model),
+          .approximations = std::move(origin.approximations),
           .created = origin.created,
           .prompt_tokens = prompt_tokens,
           .include_usage = options.include_usage,
@@ -113,6 +114,7 @@ PreparedAnswer PrepareScoreAnswer(const Tokenizer& tokenizer, const ScoreRequest
   PreparedAnswer prepared;
   const AnswerHeader header = {.id = std::move(origin.id),
                                .model = std::move(origin.model),
+                               .approximations = std::move(origin.approximations),
                                .created = origin.created,
                                .prompt_tokens = ids.size(),
                                .probabilities = true,

@@ -22,7 +22,8 @@ namespace kimi_k3::server {
 struct AnswerOrigin {
   std::string id = {};
   std::string model = {};
-  int64_t created = 0;  // Unix time
+  std::string approximations = {};  // Engine::approximations
+  int64_t created = 0;              // Unix time
   size_t most_prompt_tokens = 0;
 };
 

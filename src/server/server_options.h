@@ -12,9 +12,10 @@
 namespace kimi_k3 {
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";  // address or name to listen on
-  uint16_t port = 8080;            // 0: any that is free
-  std::string model_name;          // as clients call the model
+  std::string host = "127.0.0.1";   // address or name to listen on
+  uint16_t port = 8080;             // 0: any that is free
+  std::string model_name;           // as clients call the model
+  std::string approximations = {};  // Engine::approximations, which every answer names
 
   std::vector<std::string> api_keys;       // any of them is asked for; none: everybody is answered
   std::vector<std::string> allowed_hosts;  // names in Host besides loopback and `host`; "*": any

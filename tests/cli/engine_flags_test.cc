@@ -34,7 +34,8 @@ std::string Refusal(const std::string& line) {
 TEST(EngineFlags, EachSetsItsOwnOption) {
   const EngineOptions engine = Parsed(
       "-m model -c 100 --memory 8G --io mmap --prefetch 3 --expert-cache 2G -t 2 --prompt-chunk 5 "
-      "--kv-cache-quant bf16 --isa avx2");
+      "--kv-cache-quant bf16 --experts-per-token 4 --isa avx2");
+  EXPECT_EQ(engine.experts_per_token, 4U);
   EXPECT_EQ(engine.model_dir, "model");
   EXPECT_EQ(engine.context, 100U);
   EXPECT_EQ(engine.memory_bytes, ReadSizeFlag("--memory", "8G"));

@@ -1,13 +1,17 @@
 // The engine: opening, passes over several sequences, and what remains after a failure.
 #include "kimi_k3/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <limits>
 #include <stdexcept>
 #include <thread>
 
+#include "base/file.h"
 #include "engine/golden_engine.h"
+#include "engine/temporary_folder.h"
 #include "kimi_k3/error.h"
 
 namespace kimi_k3 {
@@ -288,6 +292,49 @@ TEST_F(Passes, ABf16CacheGivesSlightlyOtherLogits) {
   }
   EXPECT_GT(difference / norm, 1e-12);
   EXPECT_LT(difference / norm, 1e-2);
+}
+
+// The first that the model would choose: as if its config said so.
+TEST(EngineApproximations, FewerExpertsAreThoseOfAModelThatChoosesFewer) {
+  const TemporaryFolder folder;
+  const std::filesystem::path copy = folder.path() / "copy";
+  std::filesystem::copy(GoldenFolder("k3") / "checkpoint", copy);
+  std::string config = ReadWholeFile(copy / "config.json", uint64_t{1} << 20);
+  const std::string chosen = "\"num_experts_per_token\": 3";
+  ASSERT_NE(config.find(chosen), std::string::npos);
+  config.replace(config.find(chosen), chosen.size(), "\"num_experts_per_token\": 2");
+  std::ofstream(copy / "config.json") << config;
+  const std::vector<TokenId> tokens = GoldenIds("k3", "prompt_ids");
+  const auto logits_of = [&](const EngineOptions& options) {
+    Engine engine = Engine::Open(options);
+    Sequence sequence = engine.NewSequence();
+    std::vector<PassRow> rows;
+    for (const TokenId token : tokens) rows.push_back({&sequence, token, true});
+    std::vector<float> logits(rows.size() * engine.vocabulary());
+    engine.Forward(rows, logits);
+    return logits;
+  };
+  EngineOptions fewer = GoldenOptions("k3");
+  fewer.experts_per_token = 2;
+  EngineOptions other = GoldenOptions("k3");
+  other.model_dir = copy;
+  EXPECT_EQ(logits_of(fewer), logits_of(other));
+  fewer.experts_per_token = 3;
+  EXPECT_EQ(logits_of(fewer), logits_of(GoldenOptions("k3")));
+}
+
+TEST(EngineApproximations, AreNamedAsFlagsAndOnlyWhereTheyChangeSomething) {
+  EngineOptions options = GoldenOptions("k3");
+  EXPECT_EQ(Engine::Open(options).approximations(), "");
+  options.experts_per_token = 3;  // what the model says
+  EXPECT_EQ(Engine::Open(options).approximations(), "");
+  options.experts_per_token = 1;
+  options.kv_cache = KvCacheType::kBf16;
+  const Engine engine = Engine::Open(options);
+  EXPECT_EQ(engine.approximations(), "--kv-cache-quant bf16 --experts-per-token 1");
+  EXPECT_THAT(engine.Description(), testing::HasSubstr("not the exact answers: --kv-cache-quant"));
+  options.experts_per_token = 4;
+  EXPECT_EQ(KindOf([&] { Engine::Open(options); }), ErrorKind::kUsage);
 }
 
 }  // namespace

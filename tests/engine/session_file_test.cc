@@ -19,6 +19,7 @@ using testing::HasSubstr;
 const SessionHeader kHeader = {.model = "k3",
                                .part = "layers 0-1 of 7",
                                .kv_cache = "bf16",
+                               .approximations = "--kv-cache-quant bf16",
                                .fingerprint = "0123456789abcdef",
                                .context = 2048,
                                .tokens = 3,
@@ -72,6 +73,7 @@ TEST(SessionFile, GivesBackHeaderAndSectionsOfAnySize) {
   EXPECT_EQ(reader.header().model, kHeader.model);
   EXPECT_EQ(reader.header().part, kHeader.part);
   EXPECT_EQ(reader.header().kv_cache, kHeader.kv_cache);
+  EXPECT_EQ(reader.header().approximations, kHeader.approximations);
   EXPECT_EQ(reader.header().fingerprint, kHeader.fingerprint);
   EXPECT_EQ(reader.header().context, kHeader.context);
   EXPECT_EQ(reader.header().tokens, kHeader.tokens);

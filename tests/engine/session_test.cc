@@ -147,6 +147,9 @@ TEST(Session, OfAnotherModelPartOrCacheIsRefusedInWords) {
   other.kv_cache = KvCacheType::kBf16;
   ExpectError(ErrorKind::kCheckpoint, "--kv-cache-quant none", load(other));
   other = GoldenOptions("k3");
+  other.experts_per_token = 1;
+  ExpectError(ErrorKind::kCheckpoint, "not with --experts-per-token 1", load(other));
+  other = GoldenOptions("k3");
   other.shard = "layers=0-2";
   ExpectError(ErrorKind::kCheckpoint, "--shard", load(other));
   ExpectError(ErrorKind::kUsage, "7 tokens", load(GoldenOptions("k3", 6)));

@@ -16,7 +16,9 @@
 
 namespace kimi_k3 {
 
-enum class KvCacheType { kF32, kBf16 };
+// Type of the numbers in the latent cache; kQ8, kQ4: integers of so many bits in blocks of 32 with
+// a scale (docs/arithmetic.md).
+enum class KvCacheType { kF32, kBf16, kQ8, kQ4 };
 
 struct EngineOptions {
   std::filesystem::path model_dir;

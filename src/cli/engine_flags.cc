@@ -33,7 +33,10 @@ uint64_t ReadSizeFlag(const std::string& flag, const std::string& text) {
 
 void AddApproximationFlags(FlagGroup& group, EngineOptions& engine) {
   group.Choice<KvCacheType>("--kv-cache-quant",
-                            {{"none", KvCacheType::kF32}, {"bf16", KvCacheType::kBf16}},
+                            {{"none", KvCacheType::kF32},
+                             {"bf16", KvCacheType::kBf16},
+                             {"q8", KvCacheType::kQ8},
+                             {"q4", KvCacheType::kQ4}},
                             engine.kv_cache, "Type of the latent cache: none is f32 (default)");
   group
       .Count("--experts-per-token", "K", engine.experts_per_token,

@@ -1,6 +1,7 @@
-// The type of the latent cache, as the public interface and as the kernels name it.
+// The type of the latent cache, as the public interface, the kernels and the user name it.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "kernels/latent_attention.h"
@@ -9,12 +10,41 @@
 namespace kimi_k3 {
 
 inline kernels::CacheType CacheTypeOf(KvCacheType type) {
-  return type == KvCacheType::kBf16 ? kernels::CacheType::kBf16 : kernels::CacheType::kF32;
+  switch (type) {
+    case KvCacheType::kF32:
+      return kernels::CacheType::kF32;
+    case KvCacheType::kBf16:
+      return kernels::CacheType::kBf16;
+    case KvCacheType::kQ8:
+      return kernels::CacheType::kQ8;
+    case KvCacheType::kQ4:
+      return kernels::CacheType::kQ4;
+  }
+  return kernels::CacheType::kF32;
 }
 
 // As session files and --kv-cache-quant name it, but that the flag says "none" for f32.
 inline std::string_view KvCacheName(KvCacheType type) {
-  return type == KvCacheType::kBf16 ? "bf16" : "f32";
+  switch (type) {
+    case KvCacheType::kF32:
+      return "f32";
+    case KvCacheType::kBf16:
+      return "bf16";
+    case KvCacheType::kQ8:
+      return "q8";
+    case KvCacheType::kQ4:
+      return "q4";
+  }
+  return "f32";
+}
+
+// The type of that name; nothing for any other text.
+inline std::optional<KvCacheType> KvCacheNamed(std::string_view name) {
+  for (const KvCacheType type :
+       {KvCacheType::kF32, KvCacheType::kBf16, KvCacheType::kQ8, KvCacheType::kQ4}) {
+    if (KvCacheName(type) == name) return type;
+  }
+  return std::nullopt;
 }
 
 }  // namespace kimi_k3

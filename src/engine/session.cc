@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "base/byte_size.h"
@@ -62,7 +63,8 @@ void CheckSameModel(const SessionHeader& saved, const SessionHeader& own,
   if (saved.kv_cache != own.kv_cache) {
     Fail(ErrorKind::kCheckpoint,
          "{}: this session has a latent cache of type {}, not {}: add --kv-cache-quant {}",
-         path.string(), saved.kv_cache, own.kv_cache, saved.kv_cache == "bf16" ? "bf16" : "none");
+         path.string(), saved.kv_cache, own.kv_cache,
+         saved.kv_cache == "f32" ? "none" : saved.kv_cache);
   }
   if (saved.approximations != own.approximations) {
     const auto flags = [](const std::string& given) {
@@ -122,13 +124,18 @@ SessionInfo ReadSessionInfo(const std::filesystem::path& path) {
     Fail(ErrorKind::kIo, "{}: this session is damaged: it has {} tokens", path.string(),
          header.tokens);
   }
-  SessionInfo info = {
-      .model = header.model,
-      .part = header.part,
-      .kv_cache = header.kv_cache == "bf16" ? KvCacheType::kBf16 : KvCacheType::kF32,
-      .context = header.context,
-      .tokens = {},
-      .note = {}};
+  const std::optional<KvCacheType> kv_cache = KvCacheNamed(header.kv_cache);
+  if (!kv_cache) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: this session has a latent cache of type {}, which this version does not know",
+         path.string(), header.kv_cache);
+  }
+  SessionInfo info = {.model = header.model,
+                      .part = header.part,
+                      .kv_cache = *kv_cache,
+                      .context = header.context,
+                      .tokens = {},
+                      .note = {}};
   info.note = ReadGrowing<std::string>(reader, header.note_bytes);
   info.tokens = ReadGrowing<std::vector<TokenId>>(reader, header.tokens);
   return info;

@@ -22,7 +22,7 @@ inline constexpr uint32_t kSessionVersion = 1;
 struct SessionHeader {
   std::string model;
   std::string part;
-  std::string kv_cache;        // "f32" or "bf16"
+  std::string kv_cache;        // KvCacheName
   std::string approximations;  // flags (Engine::approximations); empty: none
   std::string fingerprint;
   uint64_t context = 0;

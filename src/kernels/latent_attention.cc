@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/latent_attention.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cache_rows-inl.h"
 #include "kernels/elementwise-inl.h"
 #include "kernels/latent_attention.h"
 #include "kernels/math-inl.h"
@@ -141,6 +142,18 @@ HWY_INLINE void AttendBlock(const WeightView& rows, size_t latent, const float* 
   }
 }
 
+// Rows of integers as f32: once for all heads, in a scratch that the nearest caches hold.
+HWY_INLINE void ExpandBlock(CacheType type, const WeightView& rows, size_t row_bytes, float* out) {
+  for (size_t p = 0; p < rows.rows; ++p) {
+    const std::byte* const row = rows.data + p * row_bytes;
+    if (type == CacheType::kQ8) {
+      ExpandQ8Row(row, rows.columns, out + p * rows.columns);
+    } else {
+      ExpandQ4Row(row, rows.columns, out + p * rows.columns);
+    }
+  }
+}
+
 void LatentAttentionTarget(const LatentCacheView& cache, size_t positions, const float* q,
                            size_t heads, float scale, float* scratch, float* out) {
   float* const scores = scratch;
@@ -150,12 +163,18 @@ void LatentAttentionTarget(const LatentCacheView& cache, size_t positions, const
   std::fill_n(states.sum, heads, 0.0F);
   std::fill_n(out, heads * cache.latent, 0.0F);
   WeightView rows;
-  rows.type = cache.type == CacheType::kF32 ? WeightType::kF32 : WeightType::kBf16;
+  rows.type = cache.type == CacheType::kBf16 ? WeightType::kBf16 : WeightType::kF32;
   rows.columns = cache.width;
-  const size_t row_bytes = cache.width * (cache.type == CacheType::kF32 ? 4 : 2);
+  const size_t row_bytes = CacheRowBytes(cache.type, cache.width);
+  const bool integers = cache.type == CacheType::kQ8 || cache.type == CacheType::kQ4;
+  float* const expanded = scratch + heads * kHeadFloats;
   for (size_t first = 0; first < positions; first += kBlockPositions) {
     rows.rows = std::min(kBlockPositions, positions - first);
     rows.data = cache.data + first * row_bytes;
+    if (integers) {
+      ExpandBlock(cache.type, rows, row_bytes, expanded);
+      rows.data = reinterpret_cast<const std::byte*>(expanded);
+    }
     if (rows.type == WeightType::kF32) {
       AttendBlock<WeightType::kF32>(rows, cache.latent, q, heads, scale, scores, states, out);
     } else {
@@ -177,8 +196,8 @@ namespace kimi_k3::kernels {
 
 HWY_EXPORT(LatentAttentionTarget);
 
-size_t LatentAttentionScratch(size_t heads, size_t /*width*/) {
-  return heads * HWY_STATIC_DISPATCH(kHeadFloats);
+size_t LatentAttentionScratch(size_t heads, size_t width) {
+  return heads * HWY_STATIC_DISPATCH(kHeadFloats) + width * HWY_STATIC_DISPATCH(kBlockPositions);
 }
 
 void LatentAttention(const LatentCacheView& cache, size_t positions, const float* q, size_t heads,

@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cache_rows.h"
+
 namespace kimi_k3::kernels {
 
-enum class CacheType : uint8_t { kF32, kBf16 };
-
-// The cached rows of one layer and sequence: [positions, width] where width = latent + rope; the
-// first `latent` numbers of a row are the normalised latent, the rest the shared rope key.
+// The cached rows of one layer and sequence: [positions, width], each as StoreCacheRow writes it,
+// where width = latent + rope; the first `latent` numbers of a row are the normalised latent, the
+// rest the shared rope key.
 struct LatentCacheView {
   CacheType type = CacheType::kF32;
   const std::byte* data = nullptr;

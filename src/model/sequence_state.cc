@@ -2,9 +2,7 @@
 #include "model/sequence_state.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "base/bf16.h"
 #include "base/checked_math.h"
 #include "base/error.h"
 
@@ -14,14 +12,12 @@ namespace {
 // Far beyond any memory, and far enough below 2^64 that a sum over all layers cannot overflow.
 constexpr uint64_t kMostCacheBytes = uint64_t{1} << 48;
 
-size_t ElementBytes(kernels::CacheType type) { return type == kernels::CacheType::kF32 ? 4 : 2; }
-
 size_t StateFloats(const KdaConfig& kda) { return kda.heads * kda.head_dim * kda.head_dim; }
 size_t TailFloats(const KdaConfig& kda) { return 3 * (kda.conv_taps - 1) * kda.width(); }
 
 // Bytes of one layer's latent cache. The number of positions is whatever the user asked for.
 uint64_t CacheBytes(const MlaConfig& mla, size_t max_positions, kernels::CacheType type) {
-  const auto bytes = CheckedMul(max_positions, mla.cache_width() * ElementBytes(type));
+  const auto bytes = CheckedMul(max_positions, kernels::CacheRowBytes(type, mla.cache_width()));
   if (!bytes || *bytes > kMostCacheBytes) {
     Fail(ErrorKind::kBudget,
          "a context of {} positions is more than any memory holds: ask for a smaller one (-c)",
@@ -71,20 +67,12 @@ kernels::LatentCacheView SequenceState::Cache(size_t layer) const {
 }
 
 void SequenceState::WriteCacheRow(size_t layer, size_t position, std::span<const float> values) {
-  std::byte* row = layers_[layer].cache.data() +
-                   position * config_->mla.cache_width() * ElementBytes(cache_type_);
-  if (cache_type_ == kernels::CacheType::kF32) {
-    std::memcpy(row, values.data(), values.size_bytes());
-    return;
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint16_t rounded = FloatToBf16(values[i]);
-    std::memcpy(row + i * sizeof(rounded), &rounded, sizeof(rounded));
-  }
+  const size_t row_bytes = kernels::CacheRowBytes(cache_type_, config_->mla.cache_width());
+  kernels::StoreCacheRow(cache_type_, values, layers_[layer].cache.data() + position * row_bytes);
 }
 
 std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
-  const size_t row_bytes = config_->mla.cache_width() * ElementBytes(cache_type_);
+  const size_t row_bytes = kernels::CacheRowBytes(cache_type_, config_->mla.cache_width());
   std::vector<std::span<std::byte>> stretches;
   for (size_t l = config_->first_layer(); l < config_->end_layer(); ++l) {
     if (config_->IsMla(l)) {

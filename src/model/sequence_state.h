@@ -39,7 +39,8 @@ class SequenceState {
 
   // MLA layer: rows 0 .. max_positions - 1.
   kernels::LatentCacheView Cache(size_t layer) const;
-  // Stores row `position` of the cache; values: [cache_width] (rounded where the cache is bf16).
+  // Stores row `position` of the cache; values: [cache_width]
+  // (kernels::StoreCacheRow).
   void WriteCacheRow(size_t layer, size_t position, std::span<const float> values);
 
   // Rows of the latest pass that are not positions yet: Transformer::Accept makes them so, the next

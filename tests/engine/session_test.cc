@@ -89,6 +89,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, SessionGeometry,
                                          std::tuple{"k3", KvCacheType::kF32, size_t{0}},
                                          std::tuple{"all-mla", KvCacheType::kBf16, size_t{5}},
                                          std::tuple{"kimi-linear", KvCacheType::kF32, size_t{1}},
+                                         std::tuple{"k3", KvCacheType::kQ8, size_t{9}},
+                                         std::tuple{"all-mla", KvCacheType::kQ4, size_t{5}},
+                                         std::tuple{"odd-shapes", KvCacheType::kQ4, size_t{4}},
                                          std::tuple{"odd-shapes", KvCacheType::kBf16, size_t{4}}));
 
 TEST(Session, TellsWhatItHoldsWithoutAModel) {
@@ -146,6 +149,14 @@ TEST(Session, OfAnotherModelPartOrCacheIsRefusedInWords) {
   EngineOptions other = GoldenOptions("k3");
   other.kv_cache = KvCacheType::kBf16;
   ExpectError(ErrorKind::kCheckpoint, "--kv-cache-quant none", load(other));
+  other.kv_cache = KvCacheType::kQ8;
+  SaveSeven(path, other);
+  EXPECT_EQ(ReadSessionInfo(path).kv_cache, KvCacheType::kQ8);
+  ExpectError(ErrorKind::kCheckpoint, "type q8, not f32: add --kv-cache-quant q8",
+              load(GoldenOptions("k3")));
+  other.kv_cache = KvCacheType::kQ4;
+  ExpectError(ErrorKind::kCheckpoint, "type q8, not q4: add --kv-cache-quant q8", load(other));
+  SaveSeven(path, GoldenOptions("k3"));
   other = GoldenOptions("k3");
   other.experts_per_token = 1;
   ExpectError(ErrorKind::kCheckpoint, "not with --experts-per-token 1", load(other));

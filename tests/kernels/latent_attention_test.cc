@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "base/bf16.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_test_support.h"
 
@@ -12,20 +11,20 @@ namespace {
 
 KIMI_K3_ON_EVERY_ISA(LatentAttentionTest);
 
+constexpr CacheType kEveryType[] = {CacheType::kF32, CacheType::kBf16, CacheType::kQ8,
+                                    CacheType::kQ4};
+
+// Rows of random numbers, stored in a type; row() has what they stand for, each number expanded.
 class TestCache {
  public:
   TestCache(CacheType type, size_t positions, size_t latent, size_t rope)
       : latent_(latent), width_(latent + rope), rows_(RandomFloats(positions * width_, 1)) {
-    if (type == CacheType::kF32) {
-      const auto bytes = AsBytes(rows_);
-      stored_.assign(bytes.begin(), bytes.end());
-    }
-    for (float& value : rows_) {
-      if (type == CacheType::kF32) break;
-      const uint16_t half = FloatToBf16(value);
-      value = Bf16ToFloat(half);
-      const auto bytes = std::as_bytes(std::span(&half, 1));
-      stored_.insert(stored_.end(), bytes.begin(), bytes.end());
+    const size_t row_bytes = CacheRowBytes(type, width_);
+    stored_.resize(positions * row_bytes);
+    for (size_t p = 0; p < positions; ++p) {
+      const std::span<float> numbers = std::span(rows_).subspan(p * width_, width_);
+      StoreCacheRow(type, numbers, stored_.data() + p * row_bytes);
+      ExpandCacheRow(type, stored_.data() + p * row_bytes, width_, numbers.data());
     }
     view_ = {type, stored_.data(), width_, latent_};
   }
@@ -87,7 +86,7 @@ std::vector<float> PlainHead(const TestCache& cache, size_t positions, std::span
 }
 
 TEST_P(LatentAttentionTest, FollowsTheBlockArithmeticBitForBit) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kBf16}) {
+  for (const CacheType type : kEveryType) {
     for (const auto& [latent, rope] :
          {std::pair<size_t, size_t>{1, 0}, {7, 3}, {32, 8}, {40, 8}, {64, 16}, {100, 5}}) {
       const TestCache cache(type, 70, latent, rope);
@@ -139,7 +138,7 @@ TEST_P(LatentAttentionTest, LargeScoresDoNotOverflow) {
 }
 
 TEST_P(LatentAttentionTest, ReadsOnlyThePositionsItIsGiven) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kBf16}) {
+  for (const CacheType type : kEveryType) {
     for (const size_t positions : {1, 31, 32, 45}) {
       const TestCache cache(type, positions, 33, 6);
       GuardedBytes stored(cache.stored());
@@ -153,15 +152,18 @@ TEST_P(LatentAttentionTest, ReadsOnlyThePositionsItIsGiven) {
 }
 
 TEST_P(LatentAttentionTest, ANanInTheCacheIsNotHidden) {
-  TestCache cache(CacheType::kF32, 40, 32, 0);
-  std::vector<std::byte> stored(cache.stored().begin(), cache.stored().end());
-  const float nan = std::nanf("");
-  std::memcpy(stored.data() + 5 * 32 * sizeof(float), &nan, sizeof nan);
-  LatentCacheView view = cache.view();
-  view.data = stored.data();
-  const std::vector<float> q = RandomFloats(32, 7);
-  const auto out = Attend(view, 40, q.data(), 1, 1.0F);
-  EXPECT_FALSE(AllFinite(out.data(), out.size()));
+  for (const CacheType type : kEveryType) {
+    const TestCache cache(type, 40, 32, 0);
+    std::vector<std::byte> stored(cache.stored().begin(), cache.stored().end());
+    std::vector<float> damaged(cache.row(5).begin(), cache.row(5).end());
+    damaged[9] = std::nanf("");
+    StoreCacheRow(type, damaged, stored.data() + 5 * CacheRowBytes(type, 32));
+    LatentCacheView view = cache.view();
+    view.data = stored.data();
+    const std::vector<float> q = RandomFloats(32, 7);
+    const auto out = Attend(view, 40, q.data(), 1, 1.0F);
+    EXPECT_FALSE(AllFinite(out.data(), out.size()));
+  }
 }
 
 }  // namespace

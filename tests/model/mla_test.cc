@@ -56,7 +56,8 @@ TEST_P(Mla, EveryBitIsTheSameForEveryWayOfComputing) {
   const TestModel model(config(), 23);
   const std::vector<float> x = RandomRows(kPositions, config().hidden, 24, 3.0F);
   for (const size_t layer : MlaLayers()) {
-    for (const auto type : {kernels::CacheType::kF32, kernels::CacheType::kBf16}) {
+    for (const auto type : {kernels::CacheType::kF32, kernels::CacheType::kBf16,
+                            kernels::CacheType::kQ8, kernels::CacheType::kQ4}) {
       LayerHarness plain(model, {.name = "", .stream = {}}, kPositions);
       SequenceState expected_state(config(), kPositions, type);
       const std::vector<float> expected = plain.AttentionInPasses(layer, expected_state, x);
@@ -91,18 +92,22 @@ TEST_P(Mla, SequencesOfOnePassSeeTheirOwnPositionsAlone) {
   }
 }
 
-TEST_P(Mla, ABf16CacheCostsItsRoundingAndNoMore) {
+TEST_P(Mla, ASmallerCacheCostsItsRoundingAndNoMore) {
   const TestModel model(config(), 27);
   const std::vector<float> x = RandomRows(kPositions, config().hidden, 28, 3.0F);
   for (const size_t layer : MlaLayers()) {
     LayerHarness harness(model, {.name = "", .stream = {}}, kPositions);
     SequenceState exact(config(), kPositions);
-    SequenceState rounded(config(), kPositions, kernels::CacheType::kBf16);
     const std::vector<float> a = harness.AttentionInPasses(layer, exact, x);
-    const std::vector<float> b = harness.AttentionInPasses(layer, rounded, x);
-    const double error = RelativeError(b.data(), Numbers(a.begin(), a.end()));
-    EXPECT_GT(error, kTolerance);
-    EXPECT_LT(error, 0.02);
+    for (const auto& [type, most] : {std::pair{kernels::CacheType::kBf16, 0.02},
+                                     {kernels::CacheType::kQ8, 0.05},
+                                     {kernels::CacheType::kQ4, 0.6}}) {
+      SequenceState rounded(config(), kPositions, type);
+      const std::vector<float> b = harness.AttentionInPasses(layer, rounded, x);
+      const double error = RelativeError(b.data(), Numbers(a.begin(), a.end()));
+      EXPECT_GT(error, kTolerance);
+      EXPECT_LT(error, most);
+    }
   }
 }
 

@@ -23,14 +23,15 @@ size_t FirstLayer(const ModelConfig& config, bool mla) {
 TEST(SequenceState, BytesAreThoseOfEveryPartOfEveryGeometry) {
   for (const TestGeometry& geometry : TestGeometries()) {
     const ModelConfig& config = geometry.config;
-    for (const CacheType type : {CacheType::kF32, CacheType::kBf16}) {
+    for (const CacheType type :
+         {CacheType::kF32, CacheType::kBf16, CacheType::kQ8, CacheType::kQ4}) {
       constexpr size_t kPositions = 7;
       SequenceState state(config, kPositions, type);
       uint64_t bytes = 0;
       for (size_t l = 0; l < config.layers; ++l) {
         bytes += state.KdaState(l).size_bytes() + state.ConvTail(l).size_bytes();
         if (config.IsMla(l)) {
-          bytes += kPositions * state.Cache(l).width * (type == CacheType::kF32 ? 4 : 2);
+          bytes += kPositions * kernels::CacheRowBytes(type, state.Cache(l).width);
         } else {
           EXPECT_EQ(state.KdaState(l).size(),
                     config.kda.heads * config.kda.head_dim * config.kda.head_dim);
@@ -55,6 +56,8 @@ TEST(SequenceState, BytesAtTheRealSizeAreThoseOfTheDesign) {
             uint64_t{2048} * 24 * 576 * 4);
   EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kBf16) - recurrent,
             uint64_t{2048} * 27648);
+  EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kQ8) - recurrent, uint64_t{2048} * 14688);
+  EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kQ4) - recurrent, uint64_t{2048} * 7776);
 }
 
 TEST(SequenceState, ANewStateIsEmptyAndResetMakesItSoAgain) {
@@ -121,6 +124,29 @@ TEST(SequenceState, CacheRowsAreRoundedToTheNearestInBf16) {
   EXPECT_EQ(stored[2], 1.0F + 0x1p-7F);
   EXPECT_EQ(stored[3], -2.0F);
   EXPECT_EQ(stored[4], -0.10009765625F);
+}
+
+TEST(SequenceState, CacheRowsOfIntegersStandWhereTheAttentionLooksForThem) {
+  const ModelConfig config = TestConfig("KimiK3Like");
+  const size_t layer = FirstLayer(config, true);
+  const size_t width = config.mla.cache_width();
+  for (const CacheType type : {CacheType::kQ8, CacheType::kQ4}) {
+    SequenceState state(config, 3, type);
+    for (const size_t position : {2, 0, 1}) {
+      std::vector<float> row(width, 0.25F);
+      row[position] = 0.5F * static_cast<float>(position + 1);
+      state.WriteCacheRow(layer, position, row);
+    }
+    const kernels::LatentCacheView cache = state.Cache(layer);
+    EXPECT_EQ(cache.type, type);
+    std::vector<float> stored(width);
+    for (size_t position = 0; position < 3; ++position) {
+      kernels::ExpandCacheRow(type, cache.data + position * kernels::CacheRowBytes(type, width),
+                              width, stored.data());
+      EXPECT_NEAR(stored[position], 0.5F * static_cast<float>(position + 1), 0.07F);
+      EXPECT_NEAR(stored[width - 1], 0.25F, 0.1F);
+    }
+  }
 }
 
 TEST(SequenceState, AContextBeyondAllMemoryIsRefusedInsteadOfWrappingAround) {

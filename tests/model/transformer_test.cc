@@ -182,13 +182,17 @@ TEST_P(EveryGeometry, TentativeRowsThatAreNotAcceptedLeaveNoTrace) {
   const size_t vocabulary = config().vocabulary;
   const auto width = static_cast<ptrdiff_t>(vocabulary);
   const std::vector<int32_t> tokens = RandomTokens(config(), kPositions, 66);
-  for (const ComputeVariant& variant : {kPlain, ComputeVariants()[2], ComputeVariants()[3]}) {
+  const std::pair<ComputeVariant, kernels::CacheType> cases[] = {
+      {kPlain, kernels::CacheType::kF32},
+      {ComputeVariants()[2], kernels::CacheType::kQ8},
+      {ComputeVariants()[3], kernels::CacheType::kQ4}};
+  for (const auto& [variant, cache] : cases) {
     Machine machine(model, variant, 12);
-    SequenceState plain(config(), kPositions);
+    SequenceState plain(config(), kPositions, cache);
     const std::vector<float> expected = machine.Run(plain, tokens, 1);
     std::vector<SequenceState> states;
     for (size_t s = 0; s < 2; ++s) {
-      states.emplace_back(config(), kPositions, kernels::CacheType::kF32, kMost);
+      states.emplace_back(config(), kPositions, cache, kMost);
     }
     std::mt19937_64 random(67);
     while (states[0].positions() < kPositions || states[1].positions() < kPositions) {

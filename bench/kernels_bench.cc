@@ -3,6 +3,7 @@
 // Counters: "GB/s" or "GFMA/s" is what the kernel does, "limit" what a plain read loop over the
 // same bytes or a multiply-add loop does, "of_limit" the median of their ratios.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/aligned_buffer.h"
 #include "base/bf16.h"
 #include "base/coded_bf16.h"
+#include "base/quantized_group.h"
 #include "kernels/delta_rule.h"
 #include "kernels/elementwise.h"
 #include "kernels/isa.h"
@@ -40,6 +42,13 @@ class Matrix {
       if (type == WeightType::kBf16) bits = (bits & 0x807f807fU) | 0x3c003c00U;
       if (type == WeightType::kF32) bits = (bits & 0x807fffffU) | 0x3c000000U;
       std::memcpy(data_.data() + i, &bits, 4);
+    }
+    if (type == WeightType::kQ8 || type == WeightType::kQ4) {
+      const size_t group_bytes = kernels::RowBytes(type, kQuantizedGroupColumns);
+      for (size_t i = 0; i < data_.size(); i += group_bytes) {
+        const uint16_t scale = FloatToBf16(0.01F);
+        std::memcpy(data_.data() + i, &scale, sizeof scale);
+      }
     }
     for (uint8_t& scale : scales_.span()) scale = static_cast<uint8_t>(120 + generator() % 4);
     view_ = {type, rows, columns, data_.data(), scales_.data()};
@@ -289,6 +298,15 @@ void Register() {
       size_t{3584});
   add("one_row/mxfp4/expert_w2_3584x3072_x8", OneRow, WeightType::kMxfp4, size_t{3584 * 8},
       size_t{3072});
+  for (const auto& [name, type] :
+       {std::pair{"q8", WeightType::kQ8}, std::pair{"q4", WeightType::kQ4}}) {
+    add(fmt::format("one_row/{}/q_proj_12288x7168", name), OneRow, type, size_t{12288},
+        size_t{7168});
+    add(fmt::format("many_rows/{}/2048x7168", name), ManyRows, type, size_t{2048}, size_t{7168})
+        ->Arg(2)
+        ->Arg(16)
+        ->Arg(256);
+  }
   add("one_row/f32/4096x4096", OneRow, WeightType::kF32, size_t{4096}, size_t{4096});
   add("coded_bf16/decode/8192x7168", DecodeCoded, size_t{8192}, size_t{7168});
   add("coded_bf16/check/8192x7168", CheckCoded, size_t{8192}, size_t{7168});

@@ -210,6 +210,10 @@ HWY_INLINE void MatMulAny(const WeightView& w, const float* x, size_t x_stride, 
       return MatMulRows<WeightType::kMxfp4>(w, x_rows, act);
     case WeightType::kCodedBf16:
       return;  // decoded before it comes here
+    case WeightType::kQ8:
+      return MatMulRows<WeightType::kQ8>(w, x_rows, act);
+    case WeightType::kQ4:
+      return MatMulRows<WeightType::kQ4>(w, x_rows, act);
   }
 }
 

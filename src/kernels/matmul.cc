@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/coded_bf16.h"
+#include "base/quantized_group.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul.cc"
@@ -190,6 +191,10 @@ void TransposedMatVecTarget(const WeightView& w, const float* a, float* y) {
       return TransposedMatVecOf<WeightType::kMxfp4>(w, a, y);
     case WeightType::kCodedBf16:
       return TransposedMatVecCoded(w, a, y);
+    case WeightType::kQ8:
+      return TransposedMatVecOf<WeightType::kQ8>(w, a, y);
+    case WeightType::kQ4:
+      return TransposedMatVecOf<WeightType::kQ4>(w, a, y);
   }
 }
 
@@ -203,6 +208,10 @@ void ExpandRowTarget(const WeightView& w, size_t row, float* out) {
       return ExpandRowOf<WeightType::kMxfp4>(w, row, out);
     case WeightType::kCodedBf16:
       return ExpandRowCoded(w, row, out);
+    case WeightType::kQ8:
+      return ExpandRowOf<WeightType::kQ8>(w, row, out);
+    case WeightType::kQ4:
+      return ExpandRowOf<WeightType::kQ4>(w, row, out);
   }
 }
 
@@ -239,6 +248,10 @@ size_t RowBytes(WeightType type, size_t columns) {
       return columns / 2;
     case WeightType::kCodedBf16:
       return CodedBf16Row{columns, 0}.bytes();
+    case WeightType::kQ8:
+      return columns / kQuantizedGroupColumns * kQ8GroupBytes;
+    case WeightType::kQ4:
+      return columns / kQuantizedGroupColumns * kQ4GroupBytes;
   }
   return 0;
 }

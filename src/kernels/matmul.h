@@ -1,4 +1,4 @@
-// Products of activation rows with weights as they are stored: f32, bf16, coded bf16 and MXFP4.
+// Products of activation rows with weights as they are stored.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,9 @@ enum class WeightType : uint8_t {
   kF32,    // 4 bytes a weight, little-endian
   kBf16,   // 2 bytes a weight: the upper half of an f32
   kMxfp4,  // 4 bits a weight, the low nibble is the even column, and one scale byte per 32 columns
-  kCodedBf16  // bf16 with coded exponents, about 11 bits a weight (base/coded_bf16.h)
+  kCodedBf16,  // bf16 with coded exponents, about 11 bits a weight (base/coded_bf16.h)
+  kQ8,         // groups of 32 columns, a scale and 32 bytes each (base/quantized_group.h)
+  kQ4          // groups of 32 columns, a scale and 16 bytes each
 };
 
 inline constexpr size_t kMxfp4GroupColumns = 32;
@@ -22,7 +24,7 @@ inline constexpr size_t kMxfp4GroupColumns = 32;
 struct WeightView {
   WeightType type = WeightType::kBf16;
   size_t rows = 0;
-  size_t columns = 0;               // a multiple of 32 for kMxfp4
+  size_t columns = 0;               // a multiple of 32 for kMxfp4, kQ8 and kQ4
   const std::byte* data = nullptr;  // [rows, columns] packed, row-major
   const uint8_t* scales = nullptr;  // kMxfp4: E8M0, [rows, columns / 32]; never 255
   size_t coded_row_bytes = 0;       // kCodedBf16: of every row; CodedBf16Row::Of(columns) has it

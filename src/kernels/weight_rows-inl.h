@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/quantized_group.h"
 #include "kernels/matmul.h"
 #include "kernels/mxfp4-inl.h"
 #include "kernels/simd-inl.h"
@@ -109,6 +110,112 @@ class Row<WeightType::kMxfp4> {
  private:
   const std::byte* data_ = nullptr;
   const uint8_t* scales_ = nullptr;
+};
+
+// Signed bytes under a common scale.
+class Q8Group {
+ public:
+  HWY_INLINE Q8Group() {}
+  HWY_INLINE explicit Q8Group(const std::byte* group)
+      : numbers_(reinterpret_cast<const int8_t*>(group + kScaleBytes)), scale_(GroupScale(group)) {}
+  HWY_INLINE F16 Load(size_t half) const {
+    const hn::Rebind<int8_t, DF> d8;
+    F16 out;
+    KIMI_K3_UNROLL
+    for (size_t i = 0; i < kParts; ++i) {
+      const auto bytes = hn::LoadU(d8, numbers_ + half * kLanes + i * kPartLanes);
+      out.part[i] = hn::Mul(hn::ConvertTo(DF(), hn::PromoteTo(DI32(), bytes)), scale_);
+    }
+    return out;
+  }
+  HWY_INLINE static VF GroupScale(const std::byte* group) {
+    uint16_t bits;
+    std::memcpy(&bits, group, sizeof bits);
+    return hn::BitCast(DF(), hn::Set(DU32(), uint32_t{bits} << 16));
+  }
+
+ private:
+  const int8_t* numbers_;
+  VF scale_;
+};
+
+// Nibbles under a common scale: the low ones are the first sixteen columns.
+class Q4Group {
+ public:
+  HWY_INLINE Q4Group() {}
+#if HWY_MAX_BYTES == 64
+  // The sixteen values are a register; a lookup uses four bits of a lane.
+  HWY_INLINE explicit Q4Group(const std::byte* group) {
+    const __m512 numbers = _mm512_setr_ps(-8.0F, -7.0F, -6.0F, -5.0F, -4.0F, -3.0F, -2.0F, -1.0F,
+                                          0.0F, 1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F);
+    values_ = _mm512_mul_ps(numbers, Q8Group::GroupScale(group).raw);
+    pairs_ = _mm512_cvtepu8_epi32(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(group + kScaleBytes)));
+  }
+  HWY_INLINE F16 Load(size_t half) const {
+    const __m512i index = half == 0 ? pairs_ : _mm512_srli_epi32(pairs_, 4);
+    F16 out;
+    out.part[0] = VF{_mm512_permutexvar_ps(index, values_)};
+    return out;
+  }
+
+ private:
+  __m512 values_;
+  __m512i pairs_;
+#else
+  HWY_INLINE explicit Q4Group(const std::byte* group)
+      : pairs_(reinterpret_cast<const uint8_t*>(group + kScaleBytes)),
+        scale_(Q8Group::GroupScale(group)) {}
+  HWY_INLINE F16 Load(size_t half) const {
+    const hn::Rebind<uint8_t, DF> d8;
+    const auto bias = hn::Set(DI32(), kQ4Bias);
+    F16 out;
+    KIMI_K3_UNROLL
+    for (size_t i = 0; i < kParts; ++i) {
+      const auto pairs = hn::PromoteTo(DI32(), hn::LoadU(d8, pairs_ + i * kPartLanes));
+      const auto nibbles =
+          half == 0 ? hn::And(pairs, hn::Set(DI32(), 15)) : hn::ShiftRight<4>(pairs);
+      out.part[i] = hn::Mul(hn::ConvertTo(DF(), hn::Sub(nibbles, bias)), scale_);
+    }
+    return out;
+  }
+
+ private:
+  const uint8_t* pairs_;
+  VF scale_;
+#endif
+};
+
+// Rows of groups that begin with their scale.
+template <class Group, size_t kGroupBytes>
+class GroupedRow {
+ public:
+  using Step = Group;
+  static constexpr size_t kStepBytes = kGroupBytes;
+  static constexpr bool kHasTail = false;  // columns are a multiple of 32
+
+  HWY_INLINE GroupedRow() = default;
+  HWY_INLINE GroupedRow(const WeightView& w, size_t row)
+      : data_(w.data + row * (w.columns / kStepColumns * kStepBytes)) {}
+  template <class S = Step>
+  HWY_INLINE S Open(size_t step) const {
+    return S(data_ + step * kStepBytes);
+  }
+
+ private:
+  const std::byte* data_ = nullptr;
+};
+
+template <>
+class Row<WeightType::kQ8> : public GroupedRow<Q8Group, kQ8GroupBytes> {
+ public:
+  using GroupedRow::GroupedRow;
+};
+
+template <>
+class Row<WeightType::kQ4> : public GroupedRow<Q4Group, kQ4GroupBytes> {
+ public:
+  using GroupedRow::GroupedRow;
 };
 
 // The last columns of a row, fewer than a step, with zero bytes behind them. Only where

@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <stdexcept>
 
 #include "base/bf16.h"
+#include "base/quantized_group.h"
 
 namespace kimi_k3::kernels {
 
@@ -45,6 +47,23 @@ TestWeights::TestWeights(WeightType type, size_t rows, size_t columns, uint32_t 
       const auto byte = static_cast<uint8_t>(out[i / 2]);
       const auto nibble = static_cast<uint8_t>(i % 2 == 0 ? byte & 15 : byte >> 4);
       values_.push_back(Mxfp4Value(nibble, scales_[i / kMxfp4GroupColumns]));
+    }
+    return;
+  }
+  if (type == WeightType::kQ8 || type == WeightType::kQ4) {
+    const size_t group_bytes = type == WeightType::kQ8 ? kQ8GroupBytes : kQ4GroupBytes;
+    for (std::byte* group = out; group < data_.data() + data_.size(); group += group_bytes) {
+      for (size_t i = 0; i < group_bytes; ++i) group[i] = static_cast<std::byte>(generator());
+      const uint16_t scale =
+          FloatToBf16((static_cast<float>(generator() % 4000) - 2000.0F) * 1e-5F);
+      std::memcpy(group, &scale, kScaleBytes);
+      std::array<float, kQuantizedGroupColumns> values;
+      if (type == WeightType::kQ8) {
+        DecodeQ8Group(std::span<const std::byte, kQ8GroupBytes>(group, kQ8GroupBytes), values);
+      } else {
+        DecodeQ4Group(std::span<const std::byte, kQ4GroupBytes>(group, kQ4GroupBytes), values);
+      }
+      values_.insert(values_.end(), values.begin(), values.end());
     }
     return;
   }

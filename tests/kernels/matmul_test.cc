@@ -19,10 +19,11 @@ using testing::ElementsAreArray;
 
 KIMI_K3_ON_EVERY_ISA(MatMulTest);
 
-constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kBf16, WeightType::kMxfp4};
+constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kBf16, WeightType::kMxfp4,
+                                 WeightType::kQ8, WeightType::kQ4};
 
 std::vector<size_t> ColumnsToTry(WeightType type) {
-  if (type == WeightType::kMxfp4) return {0, 32, 64, 96, 160, 512};
+  if (type != WeightType::kF32 && type != WeightType::kBf16) return {0, 32, 64, 96, 160, 512};
   return {0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 100, 129, 300};
 }
 
@@ -99,7 +100,7 @@ TEST_P(MatMulTest, ARowAmongManyEqualsTheRowAlone) {
 TEST_P(MatMulTest, WeightsBeyondTheCacheBlockGiveTheSameBits) {
   for (const WeightType type : kTypes) {
     const size_t columns = 3584;
-    const size_t outputs = type == WeightType::kMxfp4 ? 331 : 75;
+    const size_t outputs = type == WeightType::kF32 || type == WeightType::kBf16 ? 75 : 331;
     const TestWeights weights(type, outputs, columns, 8);
     const std::vector<float> x = RandomFloats(14 * columns, 9);
     std::vector<float> together(14 * outputs);
@@ -344,6 +345,8 @@ TEST(MatMulViewTest, RowBytesFollowTheFormat) {
   EXPECT_EQ(RowBytes(WeightType::kF32, 7), 28U);
   EXPECT_EQ(RowBytes(WeightType::kBf16, 7), 14U);
   EXPECT_EQ(RowBytes(WeightType::kMxfp4, 64), 32U);
+  EXPECT_EQ(RowBytes(WeightType::kQ8, 64), 68U);
+  EXPECT_EQ(RowBytes(WeightType::kQ4, 64), 36U);
 }
 
 TEST(MatMulViewTest, FindsTheNanScaleAnywhere) {

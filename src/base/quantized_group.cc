@@ -13,8 +13,9 @@ namespace kimi_k3 {
 namespace {
 
 constexpr size_t kColumns = kQuantizedGroupColumns;
-// Beyond this a number of magnitude 128 would be infinite.
-constexpr float kLargestScale = 0x1p120F;
+// The largest bf16 numbers under which every weight is finite: the numbers reach -128 and -8.
+constexpr float kLargestQ8Scale = 0x1.fep120F;
+constexpr float kLargestQ4Scale = 0x1.fep124F;
 
 // The whole numbers of a group under one scale, and what is lost.
 struct Assignment {
@@ -23,9 +24,8 @@ struct Assignment {
   double squared_error = std::numeric_limits<double>::infinity();
 };
 
-uint16_t UsableScale(double scale) {
-  const auto narrow = static_cast<float>(std::clamp<double>(scale, -kLargestScale, kLargestScale));
-  return FloatToBf16(narrow);
+uint16_t UsableScale(double scale, double largest) {
+  return FloatToBf16(static_cast<float>(std::clamp(scale, -largest, largest)));
 }
 
 Assignment Assign(GroupWeights weights, uint16_t scale, int least, int most) {
@@ -77,10 +77,10 @@ float ScaleOf(const std::byte* group) {
 }  // namespace
 
 void EncodeQ8Group(GroupWeights weights, std::span<std::byte, kQ8GroupBytes> out) {
-  const uint16_t nearest = UsableScale(std::abs(double{Extreme(weights)}) / 127.0);
+  const uint16_t nearest = UsableScale(std::abs(double{Extreme(weights)}) / 127.0, kLargestQ8Scale);
   Assignment best = Assign(weights, nearest, -127, 127);
   if (nearest > 0) Keep(best, Assign(weights, static_cast<uint16_t>(nearest - 1), -127, 127));
-  if (Bf16ToFloat(nearest) < kLargestScale) {
+  if (Bf16ToFloat(nearest) < kLargestQ8Scale) {
     Keep(best, Assign(weights, static_cast<uint16_t>(nearest + 1), -127, 127));
   }
   std::memcpy(out.data(), &best.scale, kScaleBytes);
@@ -94,9 +94,11 @@ void EncodeQ4Group(GroupWeights weights, std::span<std::byte, kQ4GroupBytes> out
   Assignment best = Assign(weights, 0, -8, 7);
   for (const double divisor : kDivisors) {
     if (extreme == 0.0) break;
-    const Assignment first = Assign(weights, UsableScale(extreme / divisor), -8, 7);
+    const Assignment first =
+        Assign(weights, UsableScale(extreme / divisor, kLargestQ4Scale), -8, 7);
     Keep(best, first);
-    Keep(best, Assign(weights, UsableScale(LeastSquaresScale(weights, first)), -8, 7));
+    Keep(best,
+         Assign(weights, UsableScale(LeastSquaresScale(weights, first), kLargestQ4Scale), -8, 7));
   }
   std::memcpy(out.data(), &best.scale, kScaleBytes);
   for (size_t i = 0; i < kColumns / 2; ++i) {
@@ -125,8 +127,9 @@ void DecodeQ4Group(std::span<const std::byte, kQ4GroupBytes> group,
 }
 
 bool HasBadGroupScale(std::span<const std::byte> groups, size_t group_bytes) {
+  const float largest = group_bytes == kQ8GroupBytes ? kLargestQ8Scale : kLargestQ4Scale;
   for (size_t at = 0; at + group_bytes <= groups.size(); at += group_bytes) {
-    if (!(std::abs(ScaleOf(groups.data() + at)) <= kLargestScale)) return true;
+    if (!(std::abs(ScaleOf(groups.data() + at)) <= largest)) return true;
   }
   return false;
 }

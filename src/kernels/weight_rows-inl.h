@@ -209,13 +209,15 @@ class GroupedRow {
 template <>
 class Row<WeightType::kQ8> : public GroupedRow<Q8Group, kQ8GroupBytes> {
  public:
-  using GroupedRow::GroupedRow;
+  HWY_INLINE Row() = default;
+  HWY_INLINE Row(const WeightView& w, size_t row) : GroupedRow(w, row) {}
 };
 
 template <>
 class Row<WeightType::kQ4> : public GroupedRow<Q4Group, kQ4GroupBytes> {
  public:
-  using GroupedRow::GroupedRow;
+  HWY_INLINE Row() = default;
+  HWY_INLINE Row(const WeightView& w, size_t row) : GroupedRow(w, row) {}
 };
 
 // The last columns of a row, fewer than a step, with zero bytes behind them. Only where

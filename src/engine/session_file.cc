@@ -69,6 +69,13 @@ std::string HeaderText(const SessionHeader& header) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// Files written before this was said have none but that of their cache.
+std::string ApproximationsIn(const nlohmann::json& json) {
+  const std::string cache = json.at("kv_cache");
+  return json.value("approximations",
+                    cache == "f32" ? "" : fmt::format("--kv-cache-quant {}", cache));
+}
+
 // Not what nlohmann-json would make of a negative number or a fraction.
 uint64_t Count(const nlohmann::json& json, const char* key) {
   const nlohmann::json& number = json.at(key);
@@ -174,7 +181,7 @@ void SessionReader::ReadHeader() {
     header_ = {.model = json.at("model"),
                .part = json.at("part"),
                .kv_cache = json.at("kv_cache"),
-               .approximations = json.value("approximations", ""),
+               .approximations = ApproximationsIn(json),
                .fingerprint = json.at("fingerprint"),
                .context = Count(json, "context"),
                .tokens = Count(json, "tokens"),

@@ -140,7 +140,7 @@ TEST(Interrupt, ASecondSignalOfAnyKindKills) {
   program.AwaitError("printing token ids");
   program.AwaitBlockedWrite();
   program.Signal(SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  program.AwaitHandler(SIGTERM, false);
   program.Signal(SIGTERM);
   ProgramResult result;
   EXPECT_LT(SecondsToFinish(program, result), 5.0);

@@ -41,6 +41,17 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// The mask of handled signals in /proc/PID/status; nothing where the process has ended.
+std::optional<uint64_t> HandledSignals(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  constexpr std::string_view kField = "SigCgt:";
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("State:\tZ")) return std::nullopt;
+    if (line.starts_with(kField)) return std::stoull(line.substr(kField.size()), nullptr, 16);
+  }
+  return std::nullopt;
+}
+
 // Appends what can be read; closes the descriptor at its end.
 void Drain(UniqueFd& fd, std::string& text) {
   std::array<char, 65536> block;
@@ -57,6 +68,7 @@ void Drain(UniqueFd& fd, std::string& text) {
 Program::Program(std::vector<std::string> arguments, ProgramOptions options)
     : options_(std::move(options)),
       deadline_(std::chrono::steady_clock::now() + options_.time_limit) {
+  signal(SIGPIPE, SIG_IGN);
   OpenStreams();
   Start(std::move(arguments));
   child_input_ = UniqueFd();
@@ -154,7 +166,7 @@ bool Program::Pump() {
       const ssize_t n = write(input_.get(), options_.input.data() + input_written_,
                               options_.input.size() - input_written_);
       if (n > 0) input_written_ += static_cast<size_t>(n);
-      if (n < 0 && errno == EPIPE) input_ = UniqueFd();
+      if (n < 0 && errno != EAGAIN && errno != EINTR) input_ = UniqueFd();
     }
   }
   return true;
@@ -173,6 +185,19 @@ void Program::AwaitOutput(std::string_view text) { Await(result_.out, text); }
 
 void Program::AwaitError(std::string_view text) {
   Await(options_.streams == Streams::kTerminal ? result_.out : result_.err, text);
+}
+
+void Program::AwaitHandler(int number, bool handles) const {
+  const uint64_t bit = uint64_t{1} << (number - 1);
+  for (;;) {
+    const std::optional<uint64_t> handled = HandledSignals(pid_);
+    if (handled && ((*handled & bit) != 0) == handles) return;
+    if (!handled || std::chrono::steady_clock::now() > deadline_) {
+      ADD_FAILURE() << "waited in vain for a change in the handling of signal " << number;
+      return;
+    }
+    usleep(1000);
+  }
 }
 
 void Program::AwaitBlockedWrite() const {

@@ -38,7 +38,8 @@ struct ProgramResult {
   std::string err;    // with kErrorTerminal all that it showed
 };
 
-// A program that has been started. The destructor kills it where it still runs.
+// A program that has been started. The destructor kills it where it still runs. From the first one
+// on the test's process ignores SIGPIPE: a program may end with its input unread.
 class Program {
  public:
   // arguments[0] is the program's path.
@@ -53,6 +54,9 @@ class Program {
   // What has been read so far.
   const std::string& output() const { return result_.out; }
   void Signal(int number) const;
+  // Waits until the program handles signal `number` itself, or (handles = false) does so no longer;
+  // fails the test at the time limit or where the program ends before.
+  void AwaitHandler(int number, bool handles = true) const;
   // Waits until the program waits in a write to a pipe (where the system tells; some seconds).
   void AwaitBlockedWrite() const;
   // As if it were typed at the terminal.

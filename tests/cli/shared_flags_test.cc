@@ -101,7 +101,7 @@ TEST(Tokenize, EndsWith130WhereASignalComesAndTellsOfInputThatCannotBeRead) {
   options.keep_input_open = true;
   options.input = "text";
   Program program(ProgramCommand({"tokenize", "-m", TinyModel()}), options);
-  usleep(300000);
+  program.AwaitHandler(SIGTERM);
   program.Signal(SIGTERM);
   EXPECT_EQ(program.Finish().exit_code, 130);
   const ProgramResult folder =
@@ -114,7 +114,7 @@ TEST(Tokenize, EndsWith130WhereASignalComesAndTellsOfInputThatCannotBeRead) {
 
 TEST(Plan, EndsWith130WhereASignalComes) {
   Program program(ProgramCommand({"plan", "-m", TinyModel()}));
-  usleep(200000);
+  program.AwaitHandler(SIGTERM);
   program.Signal(SIGTERM);
   EXPECT_EQ(program.Finish().exit_code, 130);
 }

@@ -136,8 +136,10 @@ void Compare(benchmark::State& state, const std::string& unit, Kernel kernel, Li
 }
 
 // One row: the weights are read once.
-void OneRow(benchmark::State& state, WeightType type, size_t rows, size_t columns) {
-  const Matrix matrix(type, rows, columns);
+template <typename Weights>
+void OneRowOf(benchmark::State& state, const Weights& matrix) {
+  const size_t rows = matrix.view().rows;
+  const size_t columns = matrix.view().columns;
   const std::vector<float> x = Numbers(columns);
   std::vector<float> y(rows);
   Compare(
@@ -151,6 +153,14 @@ void OneRow(benchmark::State& state, WeightType type, size_t rows, size_t column
         benchmark::DoNotOptimize(kernels::ReadAll(matrix.bytes()));
         return static_cast<double>(matrix.bytes().size());
       });
+}
+
+void OneRow(benchmark::State& state, WeightType type, size_t rows, size_t columns) {
+  OneRowOf(state, Matrix(type, rows, columns));
+}
+
+void OneCodedRow(benchmark::State& state, size_t rows, size_t columns) {
+  OneRowOf(state, CodedMatrix(rows, columns));
 }
 
 // Decoding, in bytes of the bf16 that it makes; the limit copies the same bytes.
@@ -229,14 +239,26 @@ void ManyRows(benchmark::State& state, WeightType type, size_t rows, size_t colu
       [] { return kernels::RunMultiplyAdds(200000); });
 }
 
+constexpr size_t kHeads = 96;
+constexpr size_t kWidth = 576;
+constexpr size_t kLatent = 512;
+
+// Rows of the latent cache at full size.
+std::vector<std::byte> CacheRows(kernels::CacheType type, size_t positions) {
+  const size_t row_bytes = kernels::CacheRowBytes(type, kWidth);
+  const std::vector<float> numbers = Numbers(positions + kWidth);
+  std::vector<std::byte> rows(positions * row_bytes);
+  for (size_t p = 0; p < positions; ++p) {
+    kernels::StoreCacheRow(type, std::span(numbers).subspan(p, kWidth), &rows[p * row_bytes]);
+  }
+  return rows;
+}
+
+// All heads over one cache: arithmetic is the limit.
 void Attention(benchmark::State& state, kernels::CacheType type) {
-  constexpr size_t kHeads = 96;
-  constexpr size_t kWidth = 576;
-  constexpr size_t kLatent = 512;
   const auto positions = static_cast<size_t>(state.range(0));
-  const Matrix cache(type == kernels::CacheType::kF32 ? WeightType::kF32 : WeightType::kBf16,
-                     positions, kWidth);
-  const kernels::LatentCacheView view{type, cache.bytes().data(), kWidth, kLatent};
+  const std::vector<std::byte> cache = CacheRows(type, positions);
+  const kernels::LatentCacheView view{type, cache.data(), kWidth, kLatent};
   const std::vector<float> q = Numbers(kHeads * kWidth);
   std::vector<float> scratch(kernels::LatentAttentionScratch(kHeads, kWidth));
   std::vector<float> out(kHeads * kLatent);
@@ -251,21 +273,43 @@ void Attention(benchmark::State& state, kernels::CacheType type) {
       [] { return kernels::RunMultiplyAdds(200000); });
 }
 
+// The rows widened to f32 as attention widens them, in bytes of the cache.
+void WidenCache(benchmark::State& state, kernels::CacheType type) {
+  constexpr size_t kPositions = 16384;
+  const std::vector<std::byte> cache = CacheRows(type, kPositions);
+  const size_t row_bytes = cache.size() / kPositions;
+  std::vector<float> out(kWidth);
+  Compare(
+      state, "GB/s",
+      [&] {
+        for (size_t p = 0; p < kPositions; ++p) {
+          kernels::ExpandCacheRow(type, &cache[p * row_bytes], kWidth, out.data());
+          benchmark::DoNotOptimize(out.data());
+        }
+        return static_cast<double>(cache.size());
+      },
+      [&] {
+        benchmark::DoNotOptimize(kernels::ReadAll(cache));
+        return static_cast<double>(cache.size());
+      });
+}
+
 // The states of 96 heads pass through once; read and written, so the limit counts them twice.
-void DeltaRule(benchmark::State& state) {
-  constexpr size_t kHeads = 960;
+void DeltaRule(benchmark::State& state, kernels::StateType type) {
+  constexpr size_t kStates = 960;
   constexpr size_t kDim = 128;
-  std::vector<float> states(kHeads * kDim * kDim);
+  const size_t head_bytes = kDim * kDim * kernels::StateNumberBytes(type);
+  std::vector<std::byte> states(kStates * head_bytes);
   const std::vector<float> q = Numbers(kDim, -0.1F, 0.1F);
   const std::vector<float> decay = Numbers(kDim, 0.9F, 1.0F);
   std::vector<float> scratch(kDim);
   std::vector<float> out(kDim);
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(states));
+  const std::span<const std::byte> bytes = states;
   Compare(
       state, "GB/s",
       [&] {
-        for (size_t h = 0; h < kHeads; ++h) {
-          kernels::DeltaRuleStep(&states[h * kDim * kDim], kDim,
+        for (size_t h = 0; h < kStates; ++h) {
+          kernels::DeltaRuleStep(type, &states[h * head_bytes], kDim,
                                  {q.data(), q.data(), q.data(), decay.data(), 0.5F}, scratch.data(),
                                  out.data());
         }
@@ -308,6 +352,7 @@ void Register() {
         ->Arg(256);
   }
   add("one_row/f32/4096x4096", OneRow, WeightType::kF32, size_t{4096}, size_t{4096});
+  add("one_row/coded_bf16/q_proj_12288x7168", OneCodedRow, size_t{12288}, size_t{7168});
   add("coded_bf16/decode/8192x7168", DecodeCoded, size_t{8192}, size_t{7168});
   add("coded_bf16/check/8192x7168", CheckCoded, size_t{8192}, size_t{7168});
   add("coded_bf16/rows/8192x7168", CodedRows, size_t{8192}, size_t{7168})->Arg(1)->Arg(4)->Arg(16);
@@ -323,9 +368,15 @@ void Register() {
       ->Arg(16)
       ->Arg(64)
       ->Arg(256);
-  add("latent_attention/f32", Attention, kernels::CacheType::kF32)->Arg(256)->Arg(2048);
-  add("latent_attention/bf16", Attention, kernels::CacheType::kBf16)->Arg(256)->Arg(2048);
-  add("delta_rule/960_heads", DeltaRule);
+  for (const auto& [name, type] :
+       {std::pair{"f32", kernels::CacheType::kF32}, std::pair{"bf16", kernels::CacheType::kBf16},
+        std::pair{"q8", kernels::CacheType::kQ8}, std::pair{"q4", kernels::CacheType::kQ4}}) {
+    add(fmt::format("latent_attention/{}", name), Attention, type)->Arg(256)->Arg(2048);
+  }
+  add("widen_cache/q8", WidenCache, kernels::CacheType::kQ8);
+  add("widen_cache/q4", WidenCache, kernels::CacheType::kQ4);
+  add("delta_rule/960_heads", DeltaRule, kernels::StateType::kF32);
+  add("delta_rule/960_heads/bf16", DeltaRule, kernels::StateType::kBf16);
   add(
       "small/situ_65536", SmallKernels, +[](std::vector<float>& v) {
         kernels::SituGlu(v.data(), v.data(), 4.0F, 25.0F, v.data(), v.size());

@@ -13,32 +13,32 @@ namespace kimi_k3::kernels::HWY_NAMESPACE {
 
 // Columns from `column` on, B times sixteen or (kPartial, B = 1) `width` < 16 of them. Columns of
 // the state are independent of one another, so the block stays in the nearest cache between the
-// passes.
-template <size_t B, bool kPartial>
-HWY_INLINE void DeltaRuleColumns(float* state, size_t dim, const DeltaRuleInput& input,
+// passes. Number: float or bf16 (uint16_t). Both passes decay, which gives the same bits twice and
+// leaves one rounding to bf16.
+template <size_t B, bool kPartial, typename Number>
+HWY_INLINE void DeltaRuleColumns(Number* state, size_t dim, const DeltaRuleInput& input,
                                  size_t column, size_t width, float* out) {
-  const auto load = [width](const float* p)
-                        HWY_ATTR { return kPartial ? LoadPartial(p, width, 0.0F) : Load(p); };
-  const auto store = [width](const F16& v, float* p) HWY_ATTR {
+  const auto load = [width](const auto* p)
+                        HWY_ATTR { return kPartial ? LoadPartial(p, width) : Load(p); };
+  const auto store = [width](const F16& v, auto* p) HWY_ATTR {
     if (kPartial) {
       StorePartial(v, p, width);
     } else {
       Store(v, p);
     }
   };
-  float* const block = state + column;
+  Number* const block = state + column;
 
   F16 predicted[B];
   KIMI_K3_UNROLL
   for (size_t b = 0; b < B; ++b) predicted[b] = Fill(0.0F);
   for (size_t i = 0; i < dim; ++i) {
-    float* const row = block + i * dim;
+    const Number* const row = block + i * dim;
     const F16 decay = Fill(input.decay[i]);
     const F16 key = Fill(input.k[i]);
     KIMI_K3_UNROLL
     for (size_t b = 0; b < B; ++b) {
       const F16 decayed = Mul(load(row + b * kLanes), decay);
-      store(decayed, row + b * kLanes);
       predicted[b] = MulAdd(key, decayed, predicted[b]);
     }
   }
@@ -51,12 +51,14 @@ HWY_INLINE void DeltaRuleColumns(float* state, size_t dim, const DeltaRuleInput&
     result[b] = Fill(0.0F);
   }
   for (size_t i = 0; i < dim; ++i) {
-    float* const row = block + i * dim;
+    Number* const row = block + i * dim;
+    const F16 decay = Fill(input.decay[i]);
     const F16 key = Fill(input.k[i]);
     const F16 query = Fill(input.q[i]);
     KIMI_K3_UNROLL
     for (size_t b = 0; b < B; ++b) {
-      const F16 updated = MulAdd(key, delta[b], load(row + b * kLanes));
+      const F16 decayed = Mul(load(row + b * kLanes), decay);
+      const F16 updated = MulAdd(key, delta[b], decayed);
       store(updated, row + b * kLanes);
       result[b] = MulAdd(query, updated, result[b]);
     }
@@ -65,7 +67,8 @@ HWY_INLINE void DeltaRuleColumns(float* state, size_t dim, const DeltaRuleInput&
   for (size_t b = 0; b < B; ++b) store(result[b], out + column + b * kLanes);
 }
 
-void DeltaRuleStepTarget(float* state, size_t dim, const DeltaRuleInput& input, float* out) {
+template <typename Number>
+void DeltaRuleStepOf(Number* state, size_t dim, const DeltaRuleInput& input, float* out) {
   constexpr size_t kBlock = kParts == 1 ? 4 : 2;
   size_t column = 0;
   for (; column + kBlock * kLanes <= dim; column += kBlock * kLanes) {
@@ -75,6 +78,15 @@ void DeltaRuleStepTarget(float* state, size_t dim, const DeltaRuleInput& input, 
     DeltaRuleColumns<1, false>(state, dim, input, column, 0, out);
   }
   if (column < dim) DeltaRuleColumns<1, true>(state, dim, input, column, dim - column, out);
+}
+
+void DeltaRuleStepTarget(StateType type, std::byte* state, size_t dim, const DeltaRuleInput& input,
+                         float* out) {
+  if (type == StateType::kF32) {
+    DeltaRuleStepOf(reinterpret_cast<float*>(state), dim, input, out);
+  } else {
+    DeltaRuleStepOf(reinterpret_cast<uint16_t*>(state), dim, input, out);
+  }
 }
 
 struct BoundedDecayOperation {
@@ -106,9 +118,9 @@ HWY_EXPORT(DeltaRuleStepTarget);
 HWY_EXPORT(BoundedDecayTarget);
 HWY_EXPORT(SoftplusDecayTarget);
 
-void DeltaRuleStep(float* state, size_t dim, const DeltaRuleInput& input, float* /*scratch*/,
-                   float* out) {
-  HWY_DYNAMIC_DISPATCH(DeltaRuleStepTarget)(state, dim, input, out);
+void DeltaRuleStep(StateType type, std::byte* state, size_t dim, const DeltaRuleInput& input,
+                   float* /*scratch*/, float* out) {
+  HWY_DYNAMIC_DISPATCH(DeltaRuleStepTarget)(type, state, dim, input, out);
 }
 
 void BoundedDecay(float* g, float a, float lower_bound, size_t n) {

@@ -63,8 +63,36 @@ HWY_INLINE void Store(const F16& v, float* p) {
   for (size_t i = 0; i < kParts; ++i) hn::StoreU(v.part[i], DF(), p + i * kPartLanes);
 }
 
+// bf16 numbers, widened.
+HWY_INLINE F16 Load(const uint16_t* p) {
+  const hn::Rebind<uint16_t, DF> d16;
+  F16 out;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) {
+    const auto wide = hn::PromoteTo(DU32(), hn::LoadU(d16, p + i * kPartLanes));
+    out.part[i] = hn::BitCast(DF(), hn::ShiftLeft<16>(wide));
+  }
+  return out;
+}
+
+// As bf16, rounded as FloatToBf16 does: to nearest, ties to even, NaN stays NaN.
+HWY_INLINE void Store(const F16& v, uint16_t* p) {
+  const hn::Rebind<uint16_t, DF> d16;
+  const DU32 du;
+  KIMI_K3_UNROLL
+  for (size_t i = 0; i < kParts; ++i) {
+    const auto bits = hn::BitCast(du, v.part[i]);
+    const auto upper = hn::ShiftRight<16>(bits);
+    const auto odd = hn::And(upper, hn::Set(du, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v.part[i]));
+    const auto kept = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(du, 0x40)), rounded);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(DI32(), kept)), d16, p + i * kPartLanes);
+  }
+}
+
 // The first n <= 16 lanes from memory, the others `rest`. Reads nothing beyond.
-HWY_INLINE F16 LoadPartial(const float* p, size_t n, float rest) {
+HWY_INLINE F16 LoadPartial(const float* p, size_t n, float rest = 0.0F) {
   float lanes[kLanes];
   for (size_t i = 0; i < kLanes; ++i) lanes[i] = rest;
   std::memcpy(lanes, p, n * sizeof(float));
@@ -75,6 +103,18 @@ HWY_INLINE void StorePartial(const F16& v, float* p, size_t n) {
   float lanes[kLanes];
   Store(v, lanes);
   std::memcpy(p, lanes, n * sizeof(float));
+}
+
+HWY_INLINE F16 LoadPartial(const uint16_t* p, size_t n) {
+  uint16_t lanes[kLanes] = {};
+  std::memcpy(lanes, p, n * sizeof(uint16_t));
+  return Load(lanes);
+}
+
+HWY_INLINE void StorePartial(const F16& v, uint16_t* p, size_t n) {
+  uint16_t lanes[kLanes];
+  Store(v, lanes);
+  std::memcpy(p, lanes, n * sizeof(uint16_t));
 }
 
 HWY_INLINE F16 Add(const F16& a, const F16& b) {

@@ -62,15 +62,7 @@ class Row<WeightType::kBf16> {
     HWY_INLINE Step() = default;
     HWY_INLINE explicit Step(const std::byte* p) : p_(p) {}
     HWY_INLINE F16 Load(size_t half) const {
-      const hn::Rebind<uint16_t, DF> d16;
-      const auto* p = reinterpret_cast<const uint16_t*>(p_) + half * kLanes;
-      F16 out;
-      KIMI_K3_UNROLL
-      for (size_t i = 0; i < kParts; ++i) {
-        const auto wide = hn::PromoteTo(DU32(), hn::LoadU(d16, p + i * kPartLanes));
-        out.part[i] = hn::BitCast(DF(), hn::ShiftLeft<16>(wide));
-      }
-      return out;
+      return HWY_NAMESPACE::Load(reinterpret_cast<const uint16_t*>(p_) + half * kLanes);
     }
 
    private:

@@ -20,7 +20,8 @@ struct KdaRows {
   RowsView beta;   // [rows, heads]
   float* scratch;  // [width]
   float* tail;     // a copy of one sequence's tails
-  float* states;   // [parts, head_dim, head_dim]: copies of one head's state
+  // [parts, head_dim, head_dim]: copies of one head's state, as it is stored
+  float* states;
 };
 
 // Short convolutions and their SiLU, in place; the three matrices may be taken at the same time.
@@ -85,12 +86,15 @@ void RunHead(const Compute& compute, size_t layer, const KdaVectors& vectors,
   const size_t at = head * dim;
   const float q_scale = 1.0F / std::sqrt(static_cast<float>(dim));
   for (const RowRun& run : runs) {
-    float* state = run.sequence->KdaState(layer).data() + at * dim;
+    const kernels::StateType type = run.sequence->state_type();
+    const size_t state_bytes = dim * dim * kernels::StateNumberBytes(type);
+    std::byte* state = run.sequence->KdaState(layer).data() + head * state_bytes;
     for (size_t i = 0; i < run.count; ++i) {
       const size_t r = run.first + i;
       if (i == run.certain()) {
-        std::copy_n(state, dim * dim, rows.states + part * dim * dim);
-        state = rows.states + part * dim * dim;
+        std::byte* const copy = reinterpret_cast<std::byte*>(rows.states + part * dim * dim);
+        std::copy_n(state, state_bytes, copy);
+        state = copy;
       }
       float* q = rows.q.Row(r) + at;
       float* k = rows.k.Row(r) + at;
@@ -105,7 +109,7 @@ void RunHead(const Compute& compute, size_t layer, const KdaVectors& vectors,
       if (i >= run.certain()) {
         KeepTentative(run.sequence->tentative(), layer, i - run.certain(), dim, head, input);
       }
-      kernels::DeltaRuleStep(state, dim, input, rows.scratch + at, out);
+      kernels::DeltaRuleStep(type, state, dim, input, rows.scratch + at, out);
       kernels::RmsNorm(out, vectors.output_norm.data(), compute.config.rms_epsilon, out, dim);
     }
   }
@@ -186,11 +190,13 @@ void AdvanceByTentativeRows(const ModelConfig& config, size_t layer, SequenceSta
       std::copy_n(row, n, tail + t * width);
     }
   }
+  const kernels::StateType type = sequence.state_type();
+  const size_t state_bytes = dim * dim * kernels::StateNumberBytes(type);
   for (size_t h = first_head; h < last_head; ++h) {
-    float* state = sequence.KdaState(layer).data() + h * dim * dim;
+    std::byte* state = sequence.KdaState(layer).data() + h * state_bytes;
     for (size_t r = 0; r < count; ++r) {
       const float* k = tentative.Keys(layer, r) + h * dim;
-      kernels::DeltaRuleStep(state, dim,
+      kernels::DeltaRuleStep(type, state, dim,
                              {.q = k,
                               .k = k,
                               .v = tentative.Values(layer, r) + h * dim,

@@ -12,7 +12,9 @@ namespace {
 // Far beyond any memory, and far enough below 2^64 that a sum over all layers cannot overflow.
 constexpr uint64_t kMostCacheBytes = uint64_t{1} << 48;
 
-size_t StateFloats(const KdaConfig& kda) { return kda.heads * kda.head_dim * kda.head_dim; }
+size_t StateBytes(const KdaConfig& kda, kernels::StateType type) {
+  return kda.heads * kda.head_dim * kda.head_dim * kernels::StateNumberBytes(type);
+}
 size_t TailFloats(const KdaConfig& kda) { return 3 * (kda.conv_taps - 1) * kda.width(); }
 
 // Bytes of one layer's latent cache. The number of positions is whatever the user asked for.
@@ -29,10 +31,12 @@ uint64_t CacheBytes(const MlaConfig& mla, size_t max_positions, kernels::CacheTy
 }  // namespace
 
 SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
-                             kernels::CacheType cache_type, size_t most_tentative)
+                             kernels::CacheType cache_type, size_t most_tentative,
+                             kernels::StateType state_type)
     : config_(&config),
       max_positions_(max_positions),
       cache_type_(cache_type),
+      state_type_(state_type),
       layers_(config.layers),
       tentative_(config, most_tentative) {
   for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
@@ -40,7 +44,7 @@ SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
       layers_[l].cache =
           AlignedBuffer<std::byte>(CacheBytes(config.mla, max_positions, cache_type));
     } else {
-      layers_[l].kda_state = AlignedBuffer<float>(StateFloats(config.kda));
+      layers_[l].kda_state = AlignedBuffer<std::byte>(StateBytes(config.kda, state_type));
       layers_[l].conv_tail = AlignedBuffer<float>(TailFloats(config.kda));
     }
   }
@@ -51,12 +55,14 @@ void SequenceState::Reset() {
   positions_ = 0;
   tentative_.SetCount(0);
   for (Layer& layer : layers_) {
-    std::ranges::fill(layer.kda_state.span(), 0.0F);
+    std::ranges::fill(layer.kda_state.span(), std::byte{0});
     std::ranges::fill(layer.conv_tail.span(), 0.0F);
   }
 }
 
-std::span<float> SequenceState::KdaState(size_t layer) { return layers_[layer].kda_state.span(); }
+std::span<std::byte> SequenceState::KdaState(size_t layer) {
+  return layers_[layer].kda_state.span();
+}
 std::span<float> SequenceState::ConvTail(size_t layer) { return layers_[layer].conv_tail.span(); }
 
 kernels::LatentCacheView SequenceState::Cache(size_t layer) const {
@@ -78,7 +84,7 @@ std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
     if (config_->IsMla(l)) {
       stretches.push_back(layers_[l].cache.span().first(positions * row_bytes));
     } else {
-      stretches.push_back(std::as_writable_bytes(layers_[l].kda_state.span()));
+      stretches.push_back(layers_[l].kda_state.span());
       stretches.push_back(std::as_writable_bytes(layers_[l].conv_tail.span()));
     }
   }
@@ -86,13 +92,14 @@ std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
 }
 
 uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,
-                              kernels::CacheType cache_type, size_t most_tentative) {
+                              kernels::CacheType cache_type, size_t most_tentative,
+                              kernels::StateType state_type) {
   uint64_t bytes = TentativeRows::Bytes(config, most_tentative);
   for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
     if (config.IsMla(l)) {
       bytes += CacheBytes(config.mla, max_positions, cache_type);
     } else {
-      bytes += uint64_t{4} * (StateFloats(config.kda) + TailFloats(config.kda));
+      bytes += StateBytes(config.kda, state_type) + TailFloats(config.kda) * sizeof(float);
     }
   }
   return bytes;

@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "checkpoint/model_config.h"
+#include "kernels/delta_rule.h"
 #include "kernels/latent_attention.h"
 #include "model/tentative_rows.h"
 
@@ -22,8 +23,8 @@ class SequenceState {
   // std::bad_alloc where this machine's does not.
   // most_tentative: tentative rows that one pass may have.
   SequenceState(const ModelConfig& config, size_t max_positions,
-                kernels::CacheType cache_type = kernels::CacheType::kF32,
-                size_t most_tentative = 0);
+                kernels::CacheType cache_type = kernels::CacheType::kF32, size_t most_tentative = 0,
+                kernels::StateType state_type = kernels::StateType::kF32);
 
   // Back to the empty sequence.
   void Reset();
@@ -31,10 +32,11 @@ class SequenceState {
   size_t positions() const { return positions_; }
   size_t max_positions() const { return max_positions_; }
   kernels::CacheType cache_type() const { return cache_type_; }
+  kernels::StateType state_type() const { return state_type_; }
 
-  // KDA layer: [heads, head_dim, head_dim], and the last taps - 1 inputs of the three convolutions,
-  // the oldest first, [3 (q, k, v), taps - 1, heads * head_dim].
-  std::span<float> KdaState(size_t layer);
+  // KDA layer: [heads, head_dim, head_dim] numbers of state_type(), and the last taps - 1 inputs of
+  // the three convolutions, the oldest first, [3 (q, k, v), taps - 1, heads * head_dim].
+  std::span<std::byte> KdaState(size_t layer);
   std::span<float> ConvTail(size_t layer);
 
   // MLA layer: rows 0 .. max_positions - 1.
@@ -59,17 +61,19 @@ class SequenceState {
 
   // Bytes that a state of this size takes when its cache is full; throws Error(kBudget) as above.
   static uint64_t Bytes(const ModelConfig& config, size_t max_positions,
-                        kernels::CacheType cache_type, size_t most_tentative = 0);
+                        kernels::CacheType cache_type, size_t most_tentative = 0,
+                        kernels::StateType state_type = kernels::StateType::kF32);
 
  private:
   struct Layer {
-    AlignedBuffer<float> kda_state;
+    AlignedBuffer<std::byte> kda_state;
     AlignedBuffer<float> conv_tail;
     AlignedBuffer<std::byte> cache;
   };
   const ModelConfig* config_;
   size_t max_positions_;
   kernels::CacheType cache_type_;
+  kernels::StateType state_type_;
   size_t positions_ = 0;
   std::vector<Layer> layers_;
   TentativeRows tentative_;

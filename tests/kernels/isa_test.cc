@@ -115,7 +115,7 @@ uint64_t DigestOfSequenceKernels() {
   std::vector<float> scratch(kDim);
   std::vector<float> out(kDim);
   for (int position = 0; position < 3; ++position) {
-    DeltaRuleStep(state.data(), kDim,
+    DeltaRuleStep(StateType::kF32, std::as_writable_bytes(std::span(state)).data(), kDim,
                   {&vectors[0], &vectors[kDim], &vectors[2 * kDim], &vectors[3 * kDim], 0.7F},
                   scratch.data(), out.data());
     digest.Add(out);

@@ -59,8 +59,9 @@ Logits ComputeLogits(const GoldenCase& golden, size_t threads, size_t chunk, siz
         rows, std::span(result.prompt).subspan(done * vocabulary, rows.size() * vocabulary));
   }
   if (!golden.kda_state.empty()) {
-    const auto state = sequence.KdaState(golden.state_layer);
-    result.kda_state.assign(state.begin(), state.end());
+    const std::span<const std::byte> state = sequence.KdaState(golden.state_layer);
+    result.kda_state.resize(state.size() / sizeof(float));
+    std::ranges::copy(state, std::as_writable_bytes(std::span(result.kda_state)).begin());
   }
   std::vector<float> last(result.prompt.end() - static_cast<ptrdiff_t>(vocabulary),
                           result.prompt.end());

@@ -23,6 +23,9 @@ class Kda : public testing::TestWithParam<TestGeometry> {
     }
     return layers;
   }
+  SequenceState StateOf(kernels::StateType type) const {
+    return {config(), kPositions, kernels::CacheType::kF32, 0, type};
+  }
   std::vector<float> Inputs(uint64_t seed) const {
     return RandomRows(kPositions, config().hidden, seed);
   }
@@ -40,6 +43,14 @@ Numbers ExpectedTail(const ReferenceSequence& reference, size_t layer, const Kda
     }
   }
   return tail;
+}
+
+// The KDA state of a layer, kept in f32.
+std::vector<float> StateNumbers(SequenceState& sequence, size_t layer) {
+  const std::span<const std::byte> state = sequence.KdaState(layer);
+  std::vector<float> numbers(state.size() / sizeof(float));
+  std::ranges::copy(state, std::as_writable_bytes(std::span(numbers)).begin());
+  return numbers;
 }
 
 TEST_P(Kda, OutputsStateAndTailsAreRightAfterFewAndManyPositions) {
@@ -60,7 +71,7 @@ TEST_P(Kda, OutputsStateAndTailsAreRightAfterFewAndManyPositions) {
         expected.push_back(reference.Kda(layer, RowOf(part, config().hidden, r)));
       }
       EXPECT_LE(RelativeError(outputs, expected), kTolerance) << layer;
-      EXPECT_LE(RelativeError(sequence.KdaState(layer).data(), reference.KdaState(layer)),
+      EXPECT_LE(RelativeError(StateNumbers(sequence, layer).data(), reference.KdaState(layer)),
                 kTolerance);
       const Numbers tail = ExpectedTail(reference, layer, config().kda);
       ASSERT_EQ(sequence.ConvTail(layer).size(), tail.size());
@@ -74,17 +85,36 @@ TEST_P(Kda, OutputsStateAndTailsAreRightAfterFewAndManyPositions) {
 TEST_P(Kda, EveryBitIsTheSameForEveryWayOfComputing) {
   const TestModel model(config(), 9);
   const std::vector<float> x = Inputs(10);
-  for (const size_t layer : KdaLayers()) {
-    LayerHarness plain(model, {.name = "", .stream = {}}, kPositions);
-    SequenceState expected_state(config(), kPositions);
-    const std::vector<float> expected = plain.AttentionInPasses(layer, expected_state, x);
-    for (const ComputeVariant& variant : ComputeVariants()) {
-      LayerHarness harness(model, variant, kPositions);
-      SequenceState state(config(), kPositions);
-      EXPECT_EQ(harness.AttentionInPasses(layer, state, x), expected) << variant.name;
-      EXPECT_TRUE(std::ranges::equal(state.KdaState(layer), expected_state.KdaState(layer)));
-      EXPECT_TRUE(std::ranges::equal(state.ConvTail(layer), expected_state.ConvTail(layer)));
+  for (const auto type : {kernels::StateType::kF32, kernels::StateType::kBf16}) {
+    for (const size_t layer : KdaLayers()) {
+      LayerHarness plain(model, {.name = "", .stream = {}}, kPositions);
+      SequenceState expected_state = StateOf(type);
+      const std::vector<float> expected = plain.AttentionInPasses(layer, expected_state, x);
+      for (const ComputeVariant& variant : ComputeVariants()) {
+        LayerHarness harness(model, variant, kPositions);
+        SequenceState state = StateOf(type);
+        EXPECT_EQ(harness.AttentionInPasses(layer, state, x), expected) << variant.name;
+        EXPECT_TRUE(std::ranges::equal(state.KdaState(layer), expected_state.KdaState(layer)));
+        EXPECT_TRUE(std::ranges::equal(state.ConvTail(layer), expected_state.ConvTail(layer)));
+      }
     }
+  }
+}
+
+TEST_P(Kda, AStateInBf16IsWithinRoundingOfTheExactOne) {
+  const TestModel model(config(), 21);
+  const std::vector<float> x = Inputs(22);
+  for (const size_t layer : KdaLayers()) {
+    LayerHarness harness(model, {.name = "", .stream = {}}, kPositions);
+    SequenceState sequence = StateOf(kernels::StateType::kBf16);
+    ReferenceSequence reference(model);
+    std::vector<Numbers> expected;
+    for (size_t r = 0; r < kPositions; ++r) {
+      expected.push_back(reference.Kda(layer, RowOf(x, config().hidden, r)));
+    }
+    const double error = RelativeError(harness.AttentionInPasses(layer, sequence, x), expected);
+    EXPECT_LE(error, 0.02) << layer;
+    EXPECT_GT(error, kTolerance) << layer;
   }
 }
 
@@ -117,7 +147,8 @@ TEST_P(Kda, SequencesOfOnePassDoNotTouchOneAnother) {
     }
     EXPECT_EQ(of_a, expected);
     EXPECT_EQ(of_b, expected);
-    EXPECT_TRUE(std::ranges::all_of(c.KdaState(layer), [](float s) { return s == 0.0F; }));
+    EXPECT_TRUE(
+        std::ranges::all_of(c.KdaState(layer), [](std::byte one) { return one == std::byte{0}; }));
   }
 }
 
@@ -156,8 +187,7 @@ TEST(KdaDecay, TheRateBelongsToTheHead) {
     LayerHarness harness(model, {.name = "", .stream = {}}, 2);
     SequenceState sequence(model.config(), 2);
     harness.AttentionInPasses(0, sequence, x);
-    const auto state = sequence.KdaState(0);
-    return std::vector<float>(state.begin(), state.end());
+    return StateNumbers(sequence, 0);
   };
   std::vector<float> a_log(kda.heads, 0.0F);
   const std::vector<float> before = state_after(a_log);

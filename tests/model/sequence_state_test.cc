@@ -33,8 +33,8 @@ TEST(SequenceState, BytesAreThoseOfEveryPartOfEveryGeometry) {
         if (config.IsMla(l)) {
           bytes += kPositions * kernels::CacheRowBytes(type, state.Cache(l).width);
         } else {
-          EXPECT_EQ(state.KdaState(l).size(),
-                    config.kda.heads * config.kda.head_dim * config.kda.head_dim);
+          EXPECT_EQ(state.KdaState(l).size_bytes(),
+                    4 * config.kda.heads * config.kda.head_dim * config.kda.head_dim);
           EXPECT_EQ(state.ConvTail(l).size(),
                     3 * (config.kda.conv_taps - 1) * config.kda.heads * config.kda.head_dim);
         }
@@ -60,21 +60,44 @@ TEST(SequenceState, BytesAtTheRealSizeAreThoseOfTheDesign) {
   EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kQ4) - recurrent, uint64_t{2048} * 7776);
 }
 
+TEST(SequenceState, InBf16TheRecurrentStateTakesHalfAndTheTailsWhatTheyDid) {
+  for (const TestGeometry& geometry : TestGeometries()) {
+    const ModelConfig& config = geometry.config;
+    const uint64_t whole = SequenceState::Bytes(config, 7, CacheType::kF32, 2);
+    const uint64_t less =
+        SequenceState::Bytes(config, 7, CacheType::kF32, 2, kernels::StateType::kBf16);
+    SequenceState state(config, 7, CacheType::kF32, 2, kernels::StateType::kBf16);
+    uint64_t saved = 0;
+    uint64_t bytes = 0;
+    for (size_t l = 0; l < config.layers; ++l) {
+      saved += state.KdaState(l).size_bytes();
+      if (!config.IsMla(l)) {
+        EXPECT_EQ(state.KdaState(l).size_bytes(),
+                  2 * config.kda.heads * config.kda.head_dim * config.kda.head_dim);
+      }
+    }
+    for (const std::span<std::byte> stretch : state.Stretches(7)) bytes += stretch.size();
+    EXPECT_EQ(whole - less, saved) << geometry.name;
+    EXPECT_EQ(bytes + TentativeRows::Bytes(config, 2), less) << geometry.name;
+  }
+}
+
 TEST(SequenceState, ANewStateIsEmptyAndResetMakesItSoAgain) {
   const ModelConfig config = TestConfig("KimiK3Like");
   SequenceState state(config, 9);
   const size_t kda = FirstLayer(config, false);
   const auto empty = [&] {
-    const auto is_zero = [](float x) { return x == 0.0F; };
-    return state.positions() == 0 && std::ranges::all_of(state.KdaState(kda), is_zero) &&
-           std::ranges::all_of(state.ConvTail(kda), is_zero);
+    return state.positions() == 0 &&
+           std::ranges::all_of(state.KdaState(kda),
+                               [](std::byte b) { return b == std::byte{0}; }) &&
+           std::ranges::all_of(state.ConvTail(kda), [](float x) { return x == 0.0F; });
   };
   EXPECT_TRUE(empty());
   EXPECT_EQ(state.max_positions(), 9U);
   state.Advance(3);
   state.Advance(2);
   EXPECT_EQ(state.positions(), 5U);
-  std::ranges::fill(state.KdaState(kda), 2.0F);
+  std::ranges::fill(state.KdaState(kda), std::byte{64});
   std::ranges::fill(state.ConvTail(kda), 3.0F);
   EXPECT_FALSE(empty());
   state.Reset();

@@ -182,17 +182,18 @@ TEST_P(EveryGeometry, TentativeRowsThatAreNotAcceptedLeaveNoTrace) {
   const size_t vocabulary = config().vocabulary;
   const auto width = static_cast<ptrdiff_t>(vocabulary);
   const std::vector<int32_t> tokens = RandomTokens(config(), kPositions, 66);
-  const std::pair<ComputeVariant, kernels::CacheType> cases[] = {
-      {kPlain, kernels::CacheType::kF32},
-      {ComputeVariants()[2], kernels::CacheType::kQ8},
-      {ComputeVariants()[3], kernels::CacheType::kQ4}};
-  for (const auto& [variant, cache] : cases) {
+  const std::tuple<ComputeVariant, kernels::CacheType, kernels::StateType> cases[] = {
+      {kPlain, kernels::CacheType::kF32, kernels::StateType::kF32},
+      {kPlain, kernels::CacheType::kF32, kernels::StateType::kBf16},
+      {ComputeVariants()[2], kernels::CacheType::kQ8, kernels::StateType::kF32},
+      {ComputeVariants()[3], kernels::CacheType::kQ4, kernels::StateType::kBf16}};
+  for (const auto& [variant, cache, state_type] : cases) {
     Machine machine(model, variant, 12);
-    SequenceState plain(config(), kPositions, cache);
+    SequenceState plain(config(), kPositions, cache, 0, state_type);
     const std::vector<float> expected = machine.Run(plain, tokens, 1);
     std::vector<SequenceState> states;
     for (size_t s = 0; s < 2; ++s) {
-      states.emplace_back(config(), kPositions, cache, kMost);
+      states.emplace_back(config(), kPositions, cache, kMost, state_type);
     }
     std::mt19937_64 random(67);
     while (states[0].positions() < kPositions || states[1].positions() < kPositions) {
@@ -325,7 +326,7 @@ TEST_F(OnePass, TentativeRowsOutOfPlaceOrNumberAreRefused) {
 TEST_F(OnePass, AFullContextIsRefusedBeforeAnythingIsChanged) {
   const std::vector<int32_t> tokens = {1, 2, 3, 4};
   machine_.Run(a_, tokens, 4);
-  const std::vector<float> state(a_.KdaState(0).begin(), a_.KdaState(0).end());
+  const std::vector<std::byte> state(a_.KdaState(0).begin(), a_.KdaState(0).end());
   const uint64_t operations = machine_.stream.operations();
   const std::vector<Row> rows = {{&b_, 1, true}, {&a_, 1, true}, {&a_, 1, true}};
   const auto [kind, message] = ErrorOf(rows);

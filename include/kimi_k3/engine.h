@@ -20,6 +20,9 @@ namespace kimi_k3 {
 // a scale (docs/arithmetic.md).
 enum class KvCacheType { kF32, kBf16, kQ8, kQ4 };
 
+// Type of the numbers of the recurrent (KDA) state; kBf16 rounds it after every position.
+enum class StateType { kF32, kBf16 };
+
 struct EngineOptions {
   std::filesystem::path model_dir;
   // Further folders with files of the same model, perhaps on other drives: config, index and
@@ -32,6 +35,7 @@ struct EngineOptions {
   size_t threads = 0;  // 0: the physical cores that this process may use
   size_t prompt_chunk = 0;  // rows of a prompt computed in one pass; 0: as the engine sees fit
   KvCacheType kv_cache = KvCacheType::kF32;
+  StateType state_type = StateType::kF32;
   // Experts that a token goes to, fewer than the model says, for speed; 0: as many as it says.
   size_t experts_per_token = 0;
   std::string isa = "auto";  // instruction set: auto, avx512, avx2, neon

@@ -18,6 +18,7 @@ struct SessionInfo {
   std::string model;  // kind and size of the model, for messages
   std::string part;   // of the model that was run; empty: all of it
   KvCacheType kv_cache = KvCacheType::kF32;
+  StateType state_type = StateType::kF32;
   size_t context = 0;           // of the engine that saved it
   std::vector<TokenId> tokens;  // that the state has seen
   std::string note;             // the caller's own, at most kMostSessionNoteBytes
@@ -42,7 +43,7 @@ SessionInfo ReadSessionInfo(const std::filesystem::path& path);
 
 // Brings the sequence to the saved state, from which it goes on to the bit as if it had never been
 // saved, and returns the note. Throws as ReadSessionInfo does; besides Error(kCheckpoint) where the
-// file belongs to another model, part of a model or type of the latent cache, and Error(kUsage)
+// file belongs to another model, part of a model or type of cache or state, and Error(kUsage)
 // where it has more tokens than the sequence has positions. The sequence is empty after a failure.
 std::string LoadSession(const Engine& engine, Sequence& sequence,
                         const std::filesystem::path& path);

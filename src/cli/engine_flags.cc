@@ -38,6 +38,9 @@ void AddApproximationFlags(FlagGroup& group, EngineOptions& engine) {
                              {"q8", KvCacheType::kQ8},
                              {"q4", KvCacheType::kQ4}},
                             engine.kv_cache, "Type of the latent cache: none is f32 (default)");
+  group.Choice<StateType>("--state-type", {{"f32", StateType::kF32}, {"bf16", StateType::kBf16}},
+                          engine.state_type,
+                          "Type of the recurrent state: f32 (default), or bf16 in half the memory");
   group
       .Count("--experts-per-token", "K", engine.experts_per_token,
              "Experts that each token goes to, fewer than the model chooses: faster, not exact", 1,

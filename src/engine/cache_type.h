@@ -1,9 +1,11 @@
-// The type of the latent cache, as the public interface, the kernels and the user name it.
+// The types of the latent cache and the recurrent state, as the public interface, the kernels and
+// the user name them.
 #pragma once
 
 #include <optional>
 #include <string_view>
 
+#include "kernels/delta_rule.h"
 #include "kernels/latent_attention.h"
 #include "kimi_k3/engine.h"
 
@@ -43,6 +45,23 @@ inline std::optional<KvCacheType> KvCacheNamed(std::string_view name) {
   for (const KvCacheType type :
        {KvCacheType::kF32, KvCacheType::kBf16, KvCacheType::kQ8, KvCacheType::kQ4}) {
     if (KvCacheName(type) == name) return type;
+  }
+  return std::nullopt;
+}
+
+inline kernels::StateType StateTypeOf(StateType type) {
+  return type == StateType::kBf16 ? kernels::StateType::kBf16 : kernels::StateType::kF32;
+}
+
+// As session files and --state-type name it.
+inline std::string_view StateTypeName(StateType type) {
+  return type == StateType::kBf16 ? "bf16" : "f32";
+}
+
+// The type of that name; nothing for any other text.
+inline std::optional<StateType> StateTypeNamed(std::string_view name) {
+  for (const StateType type : {StateType::kF32, StateType::kBf16}) {
+    if (StateTypeName(type) == name) return type;
   }
   return std::nullopt;
 }

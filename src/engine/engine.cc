@@ -19,7 +19,8 @@ namespace kimi_k3 {
 
 Sequence::State::State(const ModelConfig& config, const EngineOptions& options,
                        std::shared_ptr<std::atomic<size_t>> alive_count)
-    : state(config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows),
+    : state(config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows,
+            StateTypeOf(options.state_type)),
       alive(std::move(alive_count)) {
   ++*alive;
 }

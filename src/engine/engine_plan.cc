@@ -44,6 +44,9 @@ std::string DescribeApproximations(const EngineOptions& options, const ModelConf
   if (options.kv_cache != KvCacheType::kF32) {
     flags.push_back(fmt::format("--kv-cache-quant {}", KvCacheName(options.kv_cache)));
   }
+  if (options.state_type != StateType::kF32) {
+    flags.push_back(fmt::format("--state-type {}", StateTypeName(options.state_type)));
+  }
   if (config.experts_left_out > 0) {
     flags.push_back(fmt::format("--experts-per-token {}", config.moe.experts_per_token));
   }
@@ -51,11 +54,13 @@ std::string DescribeApproximations(const EngineOptions& options, const ModelConf
 }
 
 bool HasApproximations(const EngineOptions& options) {
-  return options.kv_cache != KvCacheType::kF32 || options.experts_per_token != 0;
+  return options.kv_cache != KvCacheType::kF32 || options.state_type != StateType::kF32 ||
+         options.experts_per_token != 0;
 }
 
 EngineOptions WithoutApproximations(EngineOptions options) {
   options.kv_cache = KvCacheType::kF32;
+  options.state_type = StateType::kF32;
   options.experts_per_token = 0;
   return options;
 }
@@ -97,8 +102,9 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
           .process_bytes = resident_bytes + options.reserved_bytes,
           .context = options.context,
           .sequences = options.sequences,
-          .sequence_bytes = SequenceState::Bytes(
-              config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows),
+          .sequence_bytes =
+              SequenceState::Bytes(config, options.context, CacheTypeOf(options.kv_cache),
+                                   options.tentative_rows, StateTypeOf(options.state_type)),
           .chunk_rows = std::min(options.prompt_chunk, options.context * options.sequences),
           .logit_rows = options.sequences * (1 + options.tentative_rows),
           .activation_bytes =

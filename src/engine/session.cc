@@ -31,6 +31,7 @@ SessionHeader HeaderOf(const Engine& engine, const Sequence& sequence, size_t no
                                FormatByteSize(parts.checkpoint.tensor_bytes())),
           .part = engine.part(),
           .kv_cache = std::string(KvCacheName(parts.options.kv_cache)),
+          .state_type = std::string(StateTypeName(parts.options.state_type)),
           .approximations = engine.approximations(),
           .fingerprint = *parts.fingerprint,
           .context = engine.context(),
@@ -66,9 +67,14 @@ void CheckSameModel(const SessionHeader& saved, const SessionHeader& own,
          path.string(), saved.kv_cache, own.kv_cache,
          saved.kv_cache == "f32" ? "none" : saved.kv_cache);
   }
+  if (saved.state_type != own.state_type) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: this session has a recurrent state of type {}, not {}: add --state-type {}",
+         path.string(), saved.state_type, own.state_type, saved.state_type);
+  }
   if (saved.approximations != own.approximations) {
     const auto flags = [](const std::string& given) {
-      return given.empty() ? std::string("neither of these") : given;
+      return given.empty() ? std::string("none of these") : given;
     };
     Fail(ErrorKind::kCheckpoint,
          "{}: this session was made with {}, not with {}: give the same flags", path.string(),
@@ -130,9 +136,16 @@ SessionInfo ReadSessionInfo(const std::filesystem::path& path) {
          "{}: this session has a latent cache of type {}, which this version does not know",
          path.string(), header.kv_cache);
   }
+  const std::optional<StateType> state_type = StateTypeNamed(header.state_type);
+  if (!state_type) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: this session has a recurrent state of type {}, which this version does not know",
+         path.string(), header.state_type);
+  }
   SessionInfo info = {.model = header.model,
                       .part = header.part,
                       .kv_cache = *kv_cache,
+                      .state_type = *state_type,
                       .context = header.context,
                       .tokens = {},
                       .note = {}};

@@ -23,6 +23,7 @@ struct SessionHeader {
   std::string model;
   std::string part;
   std::string kv_cache;        // KvCacheName
+  std::string state_type;      // StateTypeName
   std::string approximations;  // flags (Engine::approximations); empty: none
   std::string fingerprint;
   uint64_t context = 0;

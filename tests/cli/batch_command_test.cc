@@ -165,7 +165,8 @@ TEST_F(BatchCommand, ResultsOfSomethingElseAreRefused) {
   ASSERT_EQ(Run().exit_code, 0);
   const std::string text = ReadFile(out_);
   for (const std::vector<std::string>& other :
-       {std::vector<std::string>{"--temp", "0.5"}, {"--seed", "1"}, {"--kv-cache-quant", "bf16"}}) {
+       {std::vector<std::string>{"--temp", "0.5"}, {"--seed", "1"}, {"--kv-cache-quant", "bf16"},
+        {"--state-type", "bf16"}}) {
     const ProgramResult result = Run(other);
     EXPECT_EQ(result.exit_code, 2) << other[0];
     EXPECT_THAT(result.err, HasSubstr("other flags"));

@@ -34,7 +34,8 @@ nlohmann::json Compare(CompareOptions options) {
 TEST(CompareCommand, MeasuresEverySettingAgainstTheExactRun) {
   CompareOptions options;
   options.engine.experts_per_token = 1;
-  options.others = {"--kv-cache-quant bf16", "--experts-per-token 2 --kv-cache-quant bf16"};
+  options.others = {"--kv-cache-quant bf16",
+                    "--experts-per-token 2 --kv-cache-quant bf16 --state-type bf16"};
   options.tokens = 200;
   options.decode = 4;
   const nlohmann::json report = Compare(options);
@@ -44,7 +45,8 @@ TEST(CompareCommand, MeasuresEverySettingAgainstTheExactRun) {
   EXPECT_EQ(settings[0]["approximations"], "");
   EXPECT_EQ(settings[1]["approximations"], "--experts-per-token 1");
   EXPECT_EQ(settings[2]["approximations"], "--kv-cache-quant bf16");
-  EXPECT_EQ(settings[3]["approximations"], "--kv-cache-quant bf16 --experts-per-token 2");
+  EXPECT_EQ(settings[3]["approximations"],
+            "--kv-cache-quant bf16 --state-type bf16 --experts-per-token 2");
   EXPECT_FALSE(settings[0].contains("kl_divergence"));
   const auto divergence = [&](size_t i) { return settings[i]["kl_divergence"].get<double>(); };
   EXPECT_GT(divergence(2), 0);

@@ -34,7 +34,7 @@ std::string Refusal(const std::string& line) {
 TEST(EngineFlags, EachSetsItsOwnOption) {
   const EngineOptions engine = Parsed(
       "-m model -c 100 --memory 8G --io mmap --prefetch 3 --expert-cache 2G -t 2 --prompt-chunk 5 "
-      "--kv-cache-quant q4 --experts-per-token 4 --isa avx2");
+      "--kv-cache-quant q4 --state-type bf16 --experts-per-token 4 --isa avx2");
   EXPECT_EQ(engine.experts_per_token, 4U);
   EXPECT_EQ(engine.model_dir, "model");
   EXPECT_EQ(engine.context, 100U);
@@ -45,6 +45,7 @@ TEST(EngineFlags, EachSetsItsOwnOption) {
   EXPECT_EQ(engine.threads, 2U);
   EXPECT_EQ(engine.prompt_chunk, 5U);
   EXPECT_EQ(engine.kv_cache, KvCacheType::kQ4);
+  EXPECT_EQ(engine.state_type, StateType::kBf16);
   EXPECT_EQ(engine.isa, "avx2");
 }
 
@@ -55,6 +56,7 @@ TEST(EngineFlags, RefuseValuesByTheNameOfTheFlag) {
   EXPECT_THAT(Refusal("-t 2000"), HasSubstr("-t"));
   EXPECT_THAT(Refusal("--prompt-chunk 100000"), HasSubstr("--prompt-chunk"));
   EXPECT_THAT(Refusal("--kv-cache-quant q5"), HasSubstr("q5"));
+  EXPECT_THAT(Refusal("--state-type q8"), HasSubstr("q8"));
 }
 
 TEST(EngineFlags, AskWhetherAFewBytesAreMeantAsGigabytes) {

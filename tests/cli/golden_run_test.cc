@@ -63,17 +63,21 @@ TEST_P(GoldenRun, TokensAndLogitsAreRightAndTheSameForEveryWayOfComputing) {
   EXPECT_LE(RelativeL2(logits.data(), golden.prompt_logits.data(), logits.size()), 1e-5);
 }
 
-TEST_P(GoldenRun, ASmallBf16CacheChangesLittle) {
+TEST_P(GoldenRun, ASmallBf16CacheOrStateChangesLittle) {
   const GoldenCase golden = LoadGoldenCase(GetParam());
-  const TemporaryFolder folder;
-  std::vector<std::string> arguments = Arguments(golden);
-  arguments.insert(arguments.end(), {"--kv-cache-quant", "bf16", "--logits", folder / "l.npy"});
-  const ProgramResult result = RunProgram(arguments);
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const size_t rows = golden.prompt_ids.size();
-  const std::vector<float> logits =
-      NpyFloats(ReadFile(folder / "l.npy"), rows, golden.prompt_logits.size() / rows);
-  EXPECT_LE(RelativeL2(logits.data(), golden.prompt_logits.data(), logits.size()), 0.05);
+  // A state that is rounded again and again turns some choices of experts in these random models.
+  for (const auto& [flag, most] :
+       {std::pair{"--kv-cache-quant", 0.05}, std::pair{"--state-type", 0.2}}) {
+    const TemporaryFolder folder;
+    std::vector<std::string> arguments = Arguments(golden);
+    arguments.insert(arguments.end(), {flag, "bf16", "--logits", folder / "l.npy"});
+    const ProgramResult result = RunProgram(arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const size_t rows = golden.prompt_ids.size();
+    const std::vector<float> logits =
+        NpyFloats(ReadFile(folder / "l.npy"), rows, golden.prompt_logits.size() / rows);
+    EXPECT_LE(RelativeL2(logits.data(), golden.prompt_logits.data(), logits.size()), most) << flag;
+  }
 }
 
 std::string CaseName(const testing::TestParamInfo<std::filesystem::path>& test_case) {

@@ -247,6 +247,7 @@ TEST_F(SessionRefusal, FlagsThatContradictWhatWasBegun) {
   ExpectRefused(With(more, {"-p", "x", "--no-thinking"}), 2, "--no-thinking");
   ExpectRefused(With(more, {"-p", "x", "--effort", "low"}), 2, "--effort");
   ExpectRefused(With(more, {"-p", "x", "--kv-cache-quant", "bf16"}), 3, "--kv-cache-quant none");
+  ExpectRefused(With(more, {"-p", "x", "--state-type", "bf16"}), 3, "--state-type f32");
   ExpectRefused({"-m", SmallModel(), "--session", file_, "--resume"}, 3, "another model");
 }
 

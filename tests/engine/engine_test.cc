@@ -273,12 +273,23 @@ TEST_F(Passes, AnInterruptEndsThisPassAndEveryLaterOneUntilItIsCleared) {
   EXPECT_EQ(Run(b_, tokens_).size(), tokens_.size() * engine_.vocabulary());
 }
 
-TEST_F(Passes, ASmallerCacheGivesSlightlyOtherLogitsWhateverTheChunks) {
+struct SmallerMemory {
+  KvCacheType cache;
+  StateType state;
+  double most;  // squared error of the logits, relative
+};
+
+TEST_F(Passes, ASmallerCacheOrStateGivesSlightlyOtherLogitsWhateverTheChunksAndThreads) {
   const std::vector<float> exact = Run(a_, tokens_);
-  for (const auto& [type, most] :
-       {std::pair{KvCacheType::kBf16, 1e-2}, {KvCacheType::kQ8, 1e-2}, {KvCacheType::kQ4, 1.0}}) {
+  for (const auto& [type, state_type, most] :
+       {SmallerMemory{KvCacheType::kBf16, StateType::kF32, 1e-2},
+        {KvCacheType::kQ8, StateType::kF32, 1e-2},
+        {KvCacheType::kQ4, StateType::kF32, 1.0},
+        {KvCacheType::kF32, StateType::kBf16, 1e-2},
+        {KvCacheType::kQ8, StateType::kBf16, 2e-2}}) {
     EngineOptions options = GoldenOptions("k3", tokens_.size());
     options.kv_cache = type;
+    options.state_type = state_type;
     options.sequences = 2;
     options.all_prompt_logits = true;
     Engine rounded = Engine::Open(options);
@@ -296,6 +307,20 @@ TEST_F(Passes, ASmallerCacheGivesSlightlyOtherLogitsWhateverTheChunks) {
           std::span(one_by_one).subspan(i * rounded.vocabulary(), rounded.vocabulary()));
     }
     EXPECT_EQ(one_by_one, logits);
+    options.threads = 3;
+    options.prompt_chunk = 4;
+    Engine others = Engine::Open(options);
+    Sequence sequence = others.NewSequence();
+    std::vector<float> in_chunks(exact.size());
+    for (size_t i = 0; i < tokens_.size(); i += 4) {
+      rows.clear();
+      for (size_t j = i; j < std::min(i + 4, tokens_.size()); ++j) {
+        rows.push_back({&sequence, tokens_[j], true});
+      }
+      others.Forward(rows, std::span(in_chunks).subspan(i * others.vocabulary(),
+                                                        rows.size() * others.vocabulary()));
+    }
+    EXPECT_EQ(in_chunks, logits);
     double difference = 0;
     double norm = 0;
     for (size_t i = 0; i < exact.size(); ++i) {
@@ -344,8 +369,10 @@ TEST(EngineApproximations, AreNamedAsFlagsAndOnlyWhereTheyChangeSomething) {
   EXPECT_EQ(Engine::Open(options).approximations(), "");
   options.experts_per_token = 1;
   options.kv_cache = KvCacheType::kBf16;
+  options.state_type = StateType::kBf16;
   const Engine engine = Engine::Open(options);
-  EXPECT_EQ(engine.approximations(), "--kv-cache-quant bf16 --experts-per-token 1");
+  EXPECT_EQ(engine.approximations(),
+            "--kv-cache-quant bf16 --state-type bf16 --experts-per-token 1");
   EXPECT_THAT(engine.Description(), testing::HasSubstr("not the exact answers: --kv-cache-quant"));
   options.experts_per_token = 4;
   EXPECT_EQ(KindOf([&] { Engine::Open(options); }), ErrorKind::kUsage);

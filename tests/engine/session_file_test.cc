@@ -19,7 +19,8 @@ using testing::HasSubstr;
 const SessionHeader kHeader = {.model = "k3",
                                .part = "layers 0-1 of 7",
                                .kv_cache = "bf16",
-                               .approximations = "--kv-cache-quant bf16",
+                               .state_type = "bf16",
+                               .approximations = "--kv-cache-quant bf16 --state-type bf16",
                                .fingerprint = "0123456789abcdef",
                                .context = 2048,
                                .tokens = 3,
@@ -73,6 +74,7 @@ TEST(SessionFile, GivesBackHeaderAndSectionsOfAnySize) {
   EXPECT_EQ(reader.header().model, kHeader.model);
   EXPECT_EQ(reader.header().part, kHeader.part);
   EXPECT_EQ(reader.header().kv_cache, kHeader.kv_cache);
+  EXPECT_EQ(reader.header().state_type, kHeader.state_type);
   EXPECT_EQ(reader.header().approximations, kHeader.approximations);
   EXPECT_EQ(reader.header().fingerprint, kHeader.fingerprint);
   EXPECT_EQ(reader.header().context, kHeader.context);

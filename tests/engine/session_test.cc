@@ -54,14 +54,21 @@ void SaveSeven(const std::filesystem::path& path, const EngineOptions& options,
   EXPECT_EQ(bytes, std::filesystem::file_size(path));
 }
 
-class SessionGeometry
-    : public testing::TestWithParam<std::tuple<const char*, KvCacheType, size_t>> {};
+struct SessionCase {
+  const char* model;
+  KvCacheType cache;
+  size_t tokens;
+  StateType state = StateType::kF32;
+};
+
+class SessionGeometry : public testing::TestWithParam<SessionCase> {};
 
 TEST_P(SessionGeometry, WhatIsLoadedGoesOnToTheBit) {
-  const auto [name, cache, tokens] = GetParam();
+  const auto [name, cache, tokens, state_type] = GetParam();
   const TemporaryFolder folder;
   EngineOptions options = GoldenOptions(name);
   options.kv_cache = cache;
+  options.state_type = state_type;
   options.sessions = true;
   const std::vector<TokenId> text = GoldenIds(name, "prompt_ids");
   ASSERT_GT(text.size(), tokens + 2);
@@ -83,16 +90,17 @@ TEST_P(SessionGeometry, WhatIsLoadedGoesOnToTheBit) {
   EXPECT_TRUE(SameBits(Feed(engine, sequence, rest), uninterrupted));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, SessionGeometry,
-                         testing::Values(std::tuple{"k3", KvCacheType::kF32, size_t{9}},
-                                         std::tuple{"k3", KvCacheType::kBf16, size_t{9}},
-                                         std::tuple{"k3", KvCacheType::kF32, size_t{0}},
-                                         std::tuple{"all-mla", KvCacheType::kBf16, size_t{5}},
-                                         std::tuple{"kimi-linear", KvCacheType::kF32, size_t{1}},
-                                         std::tuple{"k3", KvCacheType::kQ8, size_t{9}},
-                                         std::tuple{"all-mla", KvCacheType::kQ4, size_t{5}},
-                                         std::tuple{"odd-shapes", KvCacheType::kQ4, size_t{4}},
-                                         std::tuple{"odd-shapes", KvCacheType::kBf16, size_t{4}}));
+INSTANTIATE_TEST_SUITE_P(
+    Cases, SessionGeometry,
+    testing::Values(
+        SessionCase{"k3", KvCacheType::kF32, 9}, SessionCase{"k3", KvCacheType::kBf16, 9},
+        SessionCase{"k3", KvCacheType::kF32, 0}, SessionCase{"all-mla", KvCacheType::kBf16, 5},
+        SessionCase{"kimi-linear", KvCacheType::kF32, 1}, SessionCase{"k3", KvCacheType::kQ8, 9},
+        SessionCase{"all-mla", KvCacheType::kQ4, 5}, SessionCase{"odd-shapes", KvCacheType::kQ4, 4},
+        SessionCase{"odd-shapes", KvCacheType::kBf16, 4},
+        SessionCase{"k3", KvCacheType::kF32, 9, StateType::kBf16},
+        SessionCase{"kimi-linear", KvCacheType::kQ8, 2, StateType::kBf16},
+        SessionCase{"odd-shapes", KvCacheType::kF32, 4, StateType::kBf16}));
 
 TEST(Session, TellsWhatItHoldsWithoutAModel) {
   const TemporaryFolder folder;
@@ -101,6 +109,7 @@ TEST(Session, TellsWhatItHoldsWithoutAModel) {
   EXPECT_EQ(info.note, "note");
   EXPECT_EQ(info.context, 33U);
   EXPECT_EQ(info.kv_cache, KvCacheType::kF32);
+  EXPECT_EQ(info.state_type, StateType::kF32);
   EXPECT_EQ(info.part, "");
   EXPECT_THAT(info.model, HasSubstr("7 layers"));
   EXPECT_THAT(info.tokens, testing::ElementsAre(5, 6, 7, 8, 9, 10, 11));
@@ -134,7 +143,7 @@ TEST(Session, LiesAnywhereTheModelDoes) {
   EXPECT_EQ(LoadSession(engine, sequence, folder.path() / "s"), "note");
 }
 
-TEST(Session, OfAnotherModelPartOrCacheIsRefusedInWords) {
+TEST(Session, OfAnotherModelPartCacheOrStateIsRefusedInWords) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "s";
   const auto load = [&](const EngineOptions& options) {
@@ -156,7 +165,14 @@ TEST(Session, OfAnotherModelPartOrCacheIsRefusedInWords) {
               load(GoldenOptions("k3")));
   other.kv_cache = KvCacheType::kQ4;
   ExpectError(ErrorKind::kCheckpoint, "type q8, not q4: add --kv-cache-quant q8", load(other));
+  other = GoldenOptions("k3");
+  other.state_type = StateType::kBf16;
+  SaveSeven(path, other);
+  EXPECT_EQ(ReadSessionInfo(path).state_type, StateType::kBf16);
+  ExpectError(ErrorKind::kCheckpoint, "state of type bf16, not f32: add --state-type bf16",
+              load(GoldenOptions("k3")));
   SaveSeven(path, GoldenOptions("k3"));
+  ExpectError(ErrorKind::kCheckpoint, "add --state-type f32", load(other));
   other = GoldenOptions("k3");
   other.experts_per_token = 1;
   ExpectError(ErrorKind::kCheckpoint, "not with --experts-per-token 1", load(other));

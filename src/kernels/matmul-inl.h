@@ -21,8 +21,12 @@ inline constexpr size_t kMaxTileRows = 6;
 
 // Outputs per tile of `rows` rows: as many as keep the partial sums in registers (24 of 32, or 12
 // of 16), and enough independent chains to hide the latency of a multiply-add.
-constexpr size_t TileOutputs(size_t rows) {
+// Groups of integers need registers for their decoding too: with more outputs the sums of one or
+// two rows would go through memory.
+constexpr size_t TileOutputs(WeightType type, size_t rows) {
   if (kParts == 1) return rows <= 2 ? 8 : 4;
+  const bool integers = type == WeightType::kQ8 || type == WeightType::kQ4;
+  if (kParts == 2 && rows <= 2 && integers) return 2;
   const size_t sums = (kParts == 2 ? 12 : 24) / kParts;
   return rows == 1 ? 4 : sums / rows;
 }
@@ -174,7 +178,7 @@ HWY_INLINE void RowTile(const WeightView& w, size_t first, size_t last, size_t r
   if constexpr (R > 1) {
     if (rows < R) return RowTile<T, R - 1>(w, first, last, rows, act);
   }
-  constexpr size_t kOutputs = TileOutputs(R);
+  constexpr size_t kOutputs = TileOutputs(T, R);
   for (size_t o = first; o < last; o += kOutputs) {
     Tile<T, R, kOutputs>(w, o, std::min(kOutputs, last - o), act);
   }

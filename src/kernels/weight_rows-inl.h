@@ -121,9 +121,11 @@ class Q8Group {
     return out;
   }
   HWY_INLINE static VF GroupScale(const std::byte* group) {
-    uint16_t bits;
+    // Four bytes, of which the upper two are shifted out: they come from memory into all lanes at
+    // once.
+    uint32_t bits;
     std::memcpy(&bits, group, sizeof bits);
-    return hn::BitCast(DF(), hn::Set(DU32(), uint32_t{bits} << 16));
+    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::Set(DU32(), bits)));
   }
 
  private:

@@ -39,7 +39,8 @@ flags="-std=c++20 -O2 -ffp-contract=off -fno-math-errno -Wall -Wextra -Werror
   -DHWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)
   -I$source_dir/src -I$source_dir/include -I$source_dir/tests -isystem $sysroot/usr/include
   -DKIMI_K3_SOURCE_DIR=\"$source_dir\""
-for source in "$source_dir"/src/kernels/*.cc "$source_dir"/tests/kernels/*.cc; do
+for source in "$source_dir"/src/base/coded_bf16.cc "$source_dir"/src/base/quantized_group.cc \
+    "$source_dir"/src/kernels/*.cc "$source_dir"/tests/kernels/*.cc; do
   object=$build_dir/objects/$(basename "$source" .cc).o
   # shellcheck disable=SC2086  # the flags are words
   printf '%s\0' $flags -c "$source" -o "$object"

@@ -118,6 +118,10 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (!fd_.valid()) {
     Fail(ErrorKind::kIo, "{}: cannot create: {}", path_.string(), Reason(errno));
   }
+  struct stat replaced = {};
+  if (stat(path_.c_str(), &replaced) == 0 && fchmod(fd_.get(), replaced.st_mode & 0777) != 0) {
+    Fail(ErrorKind::kIo, "{}: cannot hand on its permissions: {}", path_.string(), Reason(errno));
+  }
 }
 
 AtomicFile::~AtomicFile() {

@@ -40,7 +40,8 @@ void ReadExactly(const UniqueFd& fd, const std::filesystem::path& path, uint64_t
 std::string ReadWholeFile(const std::filesystem::path& path, uint64_t limit_bytes);
 
 // A file that appears whole or not at all: written beside `path`, synced, renamed by Commit(), and
-// removed by the destructor otherwise. Every failure throws Error(kIo) naming the file.
+// removed by the destructor otherwise. A file that it takes the place of hands on its permissions.
+// Every failure throws Error(kIo) naming the file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

@@ -127,6 +127,12 @@ void TellWhatIsThere(const BatchInput& input, const BatchOutput& results,
     output.Note(fmt::format("{}: a last line of {} that was not written to its end is cut off",
                             results.path().string(), FormatByteSize(results.cut_bytes())));
   }
+  if (results.removed() > 0) {
+    output.Note(
+        fmt::format("{}: {} line{} of requests that were refused and have been changed "
+                    "since removed",
+                    results.path().string(), results.removed(), results.removed() == 1 ? "" : "s"));
+  }
   if (results.results() == 0 && journal.begun() == 0) return;
   output.Note(fmt::format("{}: {} of {} requests are done, {} begun", results.path().string(),
                           results.results(), input.lines().size(), journal.begun()));

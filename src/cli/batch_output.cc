@@ -1,4 +1,4 @@
-// The results of a batch: a file of JSON lines that only ever grows by whole, synced lines.
+// The results of a batch: a file of JSON lines that grows by whole, synced lines.
 #include "cli/batch_output.h"
 
 #include <fcntl.h>
@@ -25,6 +25,7 @@ using text::JsonValue;
 
 // An answer with the probabilities of many tokens is long.
 constexpr uint64_t kMostResultBytes = uint64_t{1} << 30;
+constexpr size_t kPieceBytes = size_t{1} << 20;
 
 std::string Reason() { return std::generic_category().message(errno); }
 
@@ -48,7 +49,10 @@ UniqueFd OpenOutput(const std::filesystem::path& path, const UniqueFd& input) {
   if (fstat(input.get(), &other) == 0 && own.st_ino == other.st_ino && own.st_dev == other.st_dev) {
     Fail(ErrorKind::kUsage, "-o,--output: {} is the file of the requests", path.string());
   }
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  // A file that has had its place taken since it was opened is nobody's results any more.
+  struct stat named = {};
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || stat(path.c_str(), &named) != 0 ||
+      named.st_ino != own.st_ino || named.st_dev != own.st_dev) {
     Fail(ErrorKind::kIo, "{}: another kimi_k3 is at work on this batch", path.string());
   }
   return fd;
@@ -83,8 +87,9 @@ BatchOutput::BatchOutput(std::filesystem::path path, const BatchInput& input)
     : path_(std::move(path)),
       input_(input),
       fd_(OpenOutput(path_, input.file())),
-      has_(input.lines().size()) {
+      line_of_(input.lines().size()) {
   ReadResults();
+  RemoveOutdated();
   SyncFolderOf(path_);
 }
 
@@ -95,8 +100,9 @@ void BatchOutput::ReadResults() {
       CutTornLine(line->text);
       return;
     }
-    Take(line->text, line->number);
+    lines_ = line->number;
     bytes_ = line->offset + line->bytes + 1;
+    if (!Take(line->text)) outdated_.push_back({.begin = line->offset, .end = bytes_});
   }
 }
 
@@ -114,7 +120,7 @@ void BatchOutput::CutTornLine(std::string_view torn) {
   cut_bytes_ = torn.size();
 }
 
-void BatchOutput::Take(std::string_view line, uint64_t number) {
+bool BatchOutput::Take(std::string_view line) {
   const text::JsonParseResult parsed = text::ParseJson(line);
   const JsonValue* name = parsed.value ? parsed.value->Find("id") : nullptr;
   const JsonValue* response = parsed.value ? parsed.value->Find("response") : nullptr;
@@ -122,40 +128,80 @@ void BatchOutput::Take(std::string_view line, uint64_t number) {
       name != nullptr && name->is_string() ? BatchId::FromName(name->string()) : std::nullopt;
   if (!id || response == nullptr) {
     Fail(ErrorKind::kUsage, "{}: line {} is no result of a batch; name another file (-o)",
-         path_.string(), number);
+         path_.string(), lines_);
   }
-  const std::optional<size_t> index = input_.Find(*id);
   const JsonValue* status = response->Find("status_code");
-  if (index) {
-    const bool answered =
-        status != nullptr && status->is_number() && status->number().text == "200";
-    if (!has_[*index]) Count(*index, answered);
-    return;
-  }
-  if (response->is_null()) return;  // a line that was wrong and is no longer there
-  const JsonValue* custom_id = parsed.value->Find("custom_id");
-  const std::string whose =
-      custom_id != nullptr && custom_id->is_string() ? custom_id->string() : std::string();
-  if (input_.HasCustomId(whose)) {
+  const bool answered = status != nullptr && status->is_number() && status->number().text == "200";
+  const std::optional<size_t> index = input_.Find(*id);
+  if (!index) return !IsOutdated(*parsed.value, !answered);
+  if (has(*index)) {
     Fail(ErrorKind::kUsage,
-         "{}: line {} answers \"{}\", but another request of that name, or with another model or "
-         "other flags than now; name another file (-o), or give what it was begun with",
-         path_.string(), number, whose);
+         "{}: lines {} and {} answer the same request, which kimi_k3 does once; remove one of them",
+         path_.string(), line_of_[*index], lines_);
   }
-  Fail(ErrorKind::kUsage,
-       "{}: line {} answers \"{}\", which {} does not ask; name another file (-o)", path_.string(),
-       number, whose, input_.path().string());
+  line_of_[*index] = lines_;
+  Count(answered);
+  return true;
 }
 
-void BatchOutput::Count(size_t index, bool answered) {
-  has_[index] = true;
+// A result of no request that the input has: outdated where it says only why a line was refused
+// that is there otherwise now.
+bool BatchOutput::IsOutdated(const JsonValue& result, bool refused) const {
+  if (result.Find("response")->is_null()) return true;
+  const JsonValue* custom_id = result.Find("custom_id");
+  const std::string whose =
+      custom_id != nullptr && custom_id->is_string() ? custom_id->string() : std::string();
+  if (!input_.HasCustomId(whose)) {
+    Fail(ErrorKind::kUsage,
+         "{}: line {} answers \"{}\", which {} does not ask; name another file (-o)",
+         path_.string(), lines_, whose, input_.path().string());
+  }
+  if (refused) return true;
+  Fail(ErrorKind::kUsage,
+       "{}: line {} answers \"{}\", but another request of that name, or with another model or "
+       "other flags than now; name another file (-o), or give what it was begun with",
+       path_.string(), lines_, whose);
+}
+
+void BatchOutput::RemoveOutdated() {
+  if (outdated_.empty()) return;
+  AtomicFile file(path_);
+  std::vector<std::byte> piece(kPieceBytes);
+  uint64_t at = 0;
+  uint64_t kept = 0;
+  const auto copy_until = [&](uint64_t end) {
+    while (at < end) {
+      const std::span<std::byte> bytes(piece.data(), std::min<uint64_t>(piece.size(), end - at));
+      ReadExactly(fd_, path_, at, bytes);
+      file.Append(bytes);
+      at += bytes.size();
+      kept += bytes.size();
+    }
+  };
+  for (const Stretch& stretch : outdated_) {
+    copy_until(stretch.begin);
+    at = stretch.end;
+  }
+  copy_until(bytes_);
+  file.Commit();
+  fd_ = OpenOutput(path_, input_.file());
+  if (FileSizeBytes(fd_, path_) != kept) {
+    Fail(ErrorKind::kIo, "{}: another kimi_k3 has been at work on this batch; start again",
+         path_.string());
+  }
+  bytes_ = kept;
+  lines_ -= outdated_.size();
+}
+
+void BatchOutput::Count(bool answered) {
   ++results_;
   if (!answered) ++unanswered_;
 }
 
 void BatchOutput::Add(size_t index, std::string line, bool answered) {
   waiting_ += line;
-  Count(index, answered);
+  line_of_[index] = ++lines_;
+  Count(answered);
 }
 
 void BatchOutput::Sync() {

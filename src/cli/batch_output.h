@@ -1,4 +1,4 @@
-// The results of a batch: a file of JSON lines that only ever grows by whole, synced lines.
+// The results of a batch: a file of JSON lines that grows by whole, synced lines.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "cli/batch_input.h"
+#include "text/json_value.h"
 
 namespace kimi_k3 {
 
@@ -24,15 +25,18 @@ std::string BatchProblemLine(const BatchId& id, const BatchProblem& problem);
 class BatchOutput {
  public:
   // Makes the file, or takes up the one that is there: cuts off a last line that was not written to
-  // its end, and refuses (Error(kUsage)) a file with anything but results of these requests. Throws
-  // Error(kIo) where it cannot be read or written or another program has it. input must outlive it.
+  // its end, and removes lines of requests that were refused and are others now (the file without
+  // them takes its place in one step). Refuses (Error(kUsage)) a file with anything but results of
+  // these requests, or with two of the same one. Throws Error(kIo) where it cannot be read or
+  // written or another program has it. input must outlive it.
   BatchOutput(std::filesystem::path path, const BatchInput& input);
 
   const std::filesystem::path& path() const { return path_; }
-  bool has(size_t index) const { return has_[index]; }  // a result of that line of the input
-  size_t results() const { return results_; }           // of lines of the input
-  size_t unanswered() const { return unanswered_; }     // of these, with another status than 200
-  uint64_t cut_bytes() const { return cut_bytes_; }     // of a torn line
+  bool has(size_t index) const { return line_of_[index] != 0; }  // a result of that input line
+  size_t results() const { return results_; }                    // of lines of the input
+  size_t unanswered() const { return unanswered_; }    // of these, with another status than 200
+  uint64_t cut_bytes() const { return cut_bytes_; }    // of a torn line
+  size_t removed() const { return outdated_.size(); }  // lines of requests that are others now
 
   // A result of line `index`, to be written.
   void Add(size_t index, std::string line, bool answered);
@@ -42,15 +46,24 @@ class BatchOutput {
   void Sync();
 
  private:
+  struct Stretch {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
   void ReadResults();
-  void Take(std::string_view line, uint64_t number);
+  // False: the line is outdated.
+  bool Take(std::string_view line);
+  bool IsOutdated(const text::JsonValue& result, bool refused) const;
   void CutTornLine(std::string_view torn);
-  void Count(size_t index, bool answered);
+  void RemoveOutdated();
+  void Count(bool answered);
 
   const std::filesystem::path path_;
   const BatchInput& input_;
   UniqueFd fd_;
-  std::vector<bool> has_;
+  std::vector<uint64_t> line_of_;  // of the file, by line of the input; 0: none
+  uint64_t lines_ = 0;             // of the file
+  std::vector<Stretch> outdated_;
   size_t results_ = 0;
   size_t unanswered_ = 0;
   uint64_t bytes_ = 0;  // whole lines in the file

@@ -70,6 +70,15 @@ TEST_F(FileTest, AnAtomicFileReplacesWhatALinkLeadsToAndKeepsTheLink) {
   EXPECT_EQ(Read(folder_ / "there/made"), "made");
 }
 
+TEST_F(FileTest, AnAtomicFileKeepsThePermissionsOfTheFileThatItReplaces) {
+  Write(folder_ / "a", "old");
+  fs::permissions(folder_ / "a", fs::perms::owner_read | fs::perms::owner_write);
+  Write(folder_ / "a", "new");
+  EXPECT_EQ(Read(folder_ / "a"), "new");
+  EXPECT_EQ(fs::status(folder_ / "a").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
 TEST_F(FileTest, AnAtomicFileRefusesToReplaceWhatIsNoRegularFile) {
   EXPECT_THROW(AtomicFile("/dev/null"), Error);
   EXPECT_THROW(AtomicFile{folder_}, Error);

@@ -191,6 +191,36 @@ TEST_F(BatchCommand, ABrokenLineIsToldOfByItsNumberAndInTheExitCode) {
   }
 }
 
+TEST_F(BatchCommand, WhatWasRefusedIsDoneOnceItIsCorrectedHoweverOftenItIsKilled) {
+  const std::string right = Requests(12, 30);
+  std::string wrong = right;
+  for (const char* number : {"\"r1\"", "\"r6\"", "\"r7\""}) {
+    const std::string_view field = "\"ignore_eos\":true";
+    wrong.replace(wrong.find(field, wrong.find(number)), field.size(), "\"n\":3");
+  }
+  wrong.insert(wrong.find('\n') + 1, "no request\n");
+  WriteText(in_, right);
+  const std::vector<std::string> expected = Expected();
+  const auto changed = std::filesystem::last_write_time(in_);
+  WriteText(in_, wrong);
+  std::filesystem::last_write_time(in_, changed);
+  const ProgramResult refused = Run();
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("4 of 13 requests could not be answered"));
+  WriteText(in_, right);
+  std::filesystem::last_write_time(in_, changed);
+  std::mt19937 random(5);
+  for (int killed = 0; killed < 4; ++killed) {
+    Program program(ProgramCommand(Arguments()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 150));
+    program.Signal(SIGKILL);
+    program.Finish();
+  }
+  const ProgramResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+}
+
 TEST_F(BatchCommand, TwoAtOnceAreRefused) {
   WriteText(in_, Requests(4, 100));
   Program first(ProgramCommand(Arguments()));

@@ -102,8 +102,45 @@ TEST_F(BatchResults, FilesOfSomethingElseAreRefusedAndLeftAlone) {
               HasSubstr("another request of that name"));
   EXPECT_THAT(Refusal(BatchResultLine(BatchId::Of({"x"}), "c", 200, "{}")),
               HasSubstr("does not ask"));
-  // A complaint about a line that has been mended since.
-  EXPECT_EQ(Refusal(BatchProblemLine(BatchId::Of({"x"}), {"c", "m"})), "");
+}
+
+TEST_F(BatchResults, TwoOfTheSameRequestAreRefusedWithTheNumbersOfTheirLines) {
+  EXPECT_THAT(Refusal(Result(0) + Result(1) + Result(0)), HasSubstr("lines 1 and 3 answer"));
+  const std::string refused = BatchResultLine(input().lines()[1].id, "b", 400, "{}");
+  EXPECT_THAT(Refusal(refused + Result(1)), HasSubstr("lines 1 and 2 answer"));
+}
+
+TEST_F(BatchResults, OfRefusedRequestsThatAreOthersNowAreRemoved) {
+  const std::string was_wrong = BatchProblemLine(BatchId::Of({"x"}), {"c", "line 2: m"});
+  const std::string was_refused = BatchResultLine(BatchId::Of({"y"}), "b", 400, "{}");
+  WriteText(out_, was_wrong + Result(0) + was_refused + Result(1).substr(0, 20));
+  std::filesystem::permissions(
+      out_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const BatchInput requests = input();
+  {
+    BatchOutput output(out_, requests);
+    EXPECT_EQ(output.removed(), 2U);
+    EXPECT_TRUE(output.has(0));
+    EXPECT_FALSE(output.has(1));
+    EXPECT_EQ(output.unanswered(), 0U);
+    EXPECT_EQ(ReadFile(out_), Result(0));
+    EXPECT_EQ(std::filesystem::status(out_).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    // The file that took the place of the other is owned too.
+    EXPECT_THROW(BatchOutput(out_, requests), Error);
+    output.Add(1, Result(1), true);
+    output.Sync();
+  }
+  EXPECT_EQ(ReadFile(out_), Result(0) + Result(1));
+  EXPECT_EQ(BatchOutput(out_, requests).removed(), 0U);
+}
+
+TEST_F(BatchResults, AreLeftAloneWhereAnyLineIsRefused) {
+  const std::string was_refused = BatchResultLine(BatchId::Of({"y"}), "b", 400, "{}");
+  EXPECT_THAT(Refusal(was_refused + BatchResultLine(BatchId::Of({"x"}), "a", 200, "{}")),
+              HasSubstr("line 2 answers \"a\", but another request"));
+  EXPECT_THAT(Refusal(BatchResultLine(BatchId::Of({"x"}), "c", 400, "{}")),
+              HasSubstr("does not ask"));
 }
 
 TEST_F(BatchResults, BelongToOneProgramAtATimeAndAreNotTheRequests) {

@@ -119,13 +119,14 @@ struct SchedulerOptions {
   uint64_t most_cache_bytes = uint64_t{16} << 30;
 };
 
+struct ScheduledText;
+
 // Runs texts through one engine on a thread of its own. Texts begin in the order in which they
 // came, as sequences become free. A text is the same, bit for bit, whatever runs beside it. A
 // prompt that continues a text whose state is still held costs only what is new; the state least
 // recently used makes room for others. Every function may be called from any thread.
 class Scheduler {
  private:
-  struct Job;
   class Impl;
 
  public:
@@ -141,9 +142,9 @@ class Scheduler {
 
    private:
     friend class Scheduler;
-    Ticket(std::shared_ptr<Impl> impl, std::shared_ptr<Job> job);
+    Ticket(std::shared_ptr<Impl> impl, std::shared_ptr<ScheduledText> text);
     std::shared_ptr<Impl> impl_;
-    std::shared_ptr<Job> job_;
+    std::shared_ptr<ScheduledText> text_;
   };
 
   // The engine must outlive the scheduler, and nothing else may call it. Throws Error(kIo) where

@@ -17,6 +17,12 @@ size_t StateBytes(const KdaConfig& kda, kernels::StateType type) {
 }
 size_t TailFloats(const KdaConfig& kda) { return 3 * (kda.conv_taps - 1) * kda.width(); }
 
+// Of a layer's tail behind its state.
+size_t TailOffset(const KdaConfig& kda, kernels::StateType type) {
+  const size_t bytes = StateBytes(kda, type);
+  return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
 // Bytes of one layer's latent cache. The number of positions is whatever the user asked for.
 uint64_t CacheBytes(const MlaConfig& mla, size_t max_positions, kernels::CacheType type) {
   const auto bytes = CheckedMul(max_positions, kernels::CacheRowBytes(type, mla.cache_width()));
@@ -32,49 +38,57 @@ uint64_t CacheBytes(const MlaConfig& mla, size_t max_positions, kernels::CacheTy
 
 SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
                              kernels::CacheType cache_type, size_t most_tentative,
-                             kernels::StateType state_type)
+                             kernels::StateType state_type, Home home)
     : config_(&config),
+      home_(home),
       max_positions_(max_positions),
       cache_type_(cache_type),
       state_type_(state_type),
       layers_(config.layers),
       tentative_(config, most_tentative) {
+  if (home == Home::kPlaced) return;
   for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
-    if (config.IsMla(l)) {
-      layers_[l].cache =
-          AlignedBuffer<std::byte>(CacheBytes(config.mla, max_positions, cache_type));
-    } else {
-      layers_[l].kda_state = AlignedBuffer<std::byte>(StateBytes(config.kda, state_type));
-      layers_[l].conv_tail = AlignedBuffer<float>(TailFloats(config.kda));
-    }
+    layers_[l].own =
+        AlignedBuffer<std::byte>(LayerBytes(config, l, max_positions, cache_type, state_type));
+    Place(l, layers_[l].own.data());
   }
   Reset();
+}
+
+void SequenceState::Place(size_t layer, std::byte* memory) {
+  Layer& placed = layers_[layer];
+  if (config_->IsMla(layer)) {
+    placed.cache = memory;
+    return;
+  }
+  placed.kda_state = {memory, StateBytes(config_->kda, state_type_)};
+  placed.conv_tail = {reinterpret_cast<float*>(memory + TailOffset(config_->kda, state_type_)),
+                      TailFloats(config_->kda)};
 }
 
 void SequenceState::Reset() {
   positions_ = 0;
   tentative_.SetCount(0);
+  if (home_ == Home::kPlaced) return;
   for (Layer& layer : layers_) {
-    std::ranges::fill(layer.kda_state.span(), std::byte{0});
-    std::ranges::fill(layer.conv_tail.span(), 0.0F);
+    std::ranges::fill(layer.kda_state, std::byte{0});
+    std::ranges::fill(layer.conv_tail, 0.0F);
   }
 }
 
-std::span<std::byte> SequenceState::KdaState(size_t layer) {
-  return layers_[layer].kda_state.span();
-}
-std::span<float> SequenceState::ConvTail(size_t layer) { return layers_[layer].conv_tail.span(); }
+std::span<std::byte> SequenceState::KdaState(size_t layer) { return layers_[layer].kda_state; }
+std::span<float> SequenceState::ConvTail(size_t layer) { return layers_[layer].conv_tail; }
 
 kernels::LatentCacheView SequenceState::Cache(size_t layer) const {
   return {.type = cache_type_,
-          .data = layers_[layer].cache.data(),
+          .data = layers_[layer].cache,
           .width = config_->mla.cache_width(),
           .latent = config_->mla.kv_lora_rank};
 }
 
 void SequenceState::WriteCacheRow(size_t layer, size_t position, std::span<const float> values) {
   const size_t row_bytes = kernels::CacheRowBytes(cache_type_, config_->mla.cache_width());
-  kernels::StoreCacheRow(cache_type_, values, layers_[layer].cache.data() + position * row_bytes);
+  kernels::StoreCacheRow(cache_type_, values, layers_[layer].cache + position * row_bytes);
 }
 
 std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
@@ -82,13 +96,19 @@ std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
   std::vector<std::span<std::byte>> stretches;
   for (size_t l = config_->first_layer(); l < config_->end_layer(); ++l) {
     if (config_->IsMla(l)) {
-      stretches.push_back(layers_[l].cache.span().first(positions * row_bytes));
+      stretches.emplace_back(layers_[l].cache, positions * row_bytes);
     } else {
-      stretches.push_back(layers_[l].kda_state.span());
-      stretches.push_back(std::as_writable_bytes(layers_[l].conv_tail.span()));
+      stretches.push_back(layers_[l].kda_state);
+      stretches.push_back(std::as_writable_bytes(layers_[l].conv_tail));
     }
   }
   return stretches;
+}
+
+uint64_t SequenceState::LayerBytes(const ModelConfig& config, size_t layer, size_t max_positions,
+                                   kernels::CacheType cache_type, kernels::StateType state_type) {
+  if (config.IsMla(layer)) return CacheBytes(config.mla, max_positions, cache_type);
+  return TailOffset(config.kda, state_type) + TailFloats(config.kda) * sizeof(float);
 }
 
 uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,

@@ -14,20 +14,28 @@
 
 namespace kimi_k3 {
 
-// The recurrent state of one sequence (docs/model.md section 3). Owns its memory; move-only. Its
-// numbers are advanced by Transformer::Forward alone.
+// The recurrent state of one sequence (docs/model.md section 3). Move-only. Its numbers are
+// advanced by Transformer::Forward alone.
 class SequenceState {
  public:
+  // Whether the layers lie in memory of the state's own, or each where Place says.
+  enum class Home : uint8_t { kOwn, kPlaced };
+
   // Room for `max_positions` positions; pages of the latent cache are touched only as they fill.
   // config must outlive the state. Throws Error(kBudget) for positions that no memory could hold,
   // std::bad_alloc where this machine's does not.
   // most_tentative: tentative rows that one pass may have.
   SequenceState(const ModelConfig& config, size_t max_positions,
                 kernels::CacheType cache_type = kernels::CacheType::kF32, size_t most_tentative = 0,
-                kernels::StateType state_type = kernels::StateType::kF32);
+                kernels::StateType state_type = kernels::StateType::kF32, Home home = Home::kOwn);
 
-  // Back to the empty sequence.
+  // Back to the empty sequence. Where layers are placed, their numbers are not touched: whoever
+  // places them sees to it that KDA layers of an empty sequence are zeros.
   void Reset();
+
+  // Layer `layer` lies in `memory` from now on, LayerBytes() of it at a cache line's boundary, that
+  // holds its numbers by the time it is used. Only with Home::kPlaced.
+  void Place(size_t layer, std::byte* memory);
 
   size_t positions() const { return positions_; }
   size_t max_positions() const { return max_positions_; }
@@ -59,6 +67,12 @@ class SequenceState {
   // The stretches have been filled with a state after `positions` positions.
   void Restore(size_t positions) { positions_ = positions; }
 
+  // Bytes of one layer with a full cache, as Place wants them: the KDA state and, at the next cache
+  // line, the tail; or the rows of the cache. Throws Error(kBudget) as above.
+  static uint64_t LayerBytes(const ModelConfig& config, size_t layer, size_t max_positions,
+                             kernels::CacheType cache_type,
+                             kernels::StateType state_type = kernels::StateType::kF32);
+
   // Bytes that a state of this size takes when its cache is full; throws Error(kBudget) as above.
   static uint64_t Bytes(const ModelConfig& config, size_t max_positions,
                         kernels::CacheType cache_type, size_t most_tentative = 0,
@@ -66,11 +80,13 @@ class SequenceState {
 
  private:
   struct Layer {
-    AlignedBuffer<std::byte> kda_state;
-    AlignedBuffer<float> conv_tail;
-    AlignedBuffer<std::byte> cache;
+    AlignedBuffer<std::byte> own;  // empty where the layer is placed
+    std::span<std::byte> kda_state;
+    std::span<float> conv_tail;
+    std::byte* cache = nullptr;
   };
   const ModelConfig* config_;
+  Home home_;
   size_t max_positions_;
   kernels::CacheType cache_type_;
   kernels::StateType state_type_;

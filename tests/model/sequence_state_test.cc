@@ -44,6 +44,35 @@ TEST(SequenceState, BytesAreThoseOfEveryPartOfEveryGeometry) {
   }
 }
 
+TEST(SequenceState, LayersThatArePlacedLieWhereTheyAreToldTo) {
+  for (const TestGeometry& geometry : TestGeometries()) {
+    const ModelConfig& config = geometry.config;
+    constexpr size_t kPositions = 7;
+    SequenceState state(config, kPositions, CacheType::kF32, 0, kernels::StateType::kF32,
+                        SequenceState::Home::kPlaced);
+    for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
+      const uint64_t bytes = SequenceState::LayerBytes(config, l, kPositions, CacheType::kF32);
+      AlignedBuffer<std::byte> memory(bytes);
+      state.Place(l, memory.data());
+      const auto end = [](auto numbers) {
+        return reinterpret_cast<std::byte*>(numbers.data() + numbers.size());
+      };
+      if (config.IsMla(l)) {
+        EXPECT_EQ(state.Cache(l).data, memory.data());
+        EXPECT_EQ(bytes,
+                  kPositions * kernels::CacheRowBytes(CacheType::kF32, state.Cache(l).width));
+      } else {
+        EXPECT_EQ(state.KdaState(l).data(), memory.data());
+        EXPECT_LE(end(state.KdaState(l)), reinterpret_cast<std::byte*>(state.ConvTail(l).data()));
+        EXPECT_EQ(end(state.ConvTail(l)), memory.data() + bytes);
+      }
+    }
+    state.Advance(3);
+    state.Reset();
+    EXPECT_EQ(state.positions(), 0U);
+  }
+}
+
 TEST(SequenceState, BytesAtTheRealSizeAreThoseOfTheDesign) {
   ModelConfig config;
   config.layers = 93;

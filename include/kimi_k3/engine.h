@@ -52,6 +52,14 @@ struct EngineOptions {
   std::optional<uint64_t> expert_cache_bytes;
   uint64_t reserved_bytes = 0;  // of the memory, that the program needs besides the engine
   bool sessions = false;        // sessions will be saved or loaded: the plan keeps memory for it
+
+  // Folder for the states of sequences that memory has no room for, gone when the engine is: each
+  // pass reads and writes them once, layer by layer. Empty: all stay in memory. Goes neither with
+  // sessions nor with tentative rows.
+  std::filesystem::path state_dir;
+  // Of the sequences, how many stay in memory beside state_dir; unset: as many as the plan has room
+  // for.
+  std::optional<size_t> sequences_in_memory;
 };
 
 // Where a pass stands, for a progress display.
@@ -80,6 +88,11 @@ struct EngineCounters {
   uint64_t expert_misses = 0;
   double compute_waited_seconds = 0;  // compute had nothing to do until a read came
   double reads_waited_seconds = 0;    // no read in flight: no room, or nothing known to be needed
+
+  // Moved between memory and EngineOptions::state_dir.
+  uint64_t state_bytes_read = 0;
+  uint64_t state_bytes_written = 0;
+  double states_waited_seconds = 0;  // compute had nothing to do until they came
 
   uint64_t bytes_read() const { return trunk_bytes + expert_bytes + head_bytes + embedding_bytes; }
 };
@@ -155,17 +168,23 @@ class Engine {
   // shards with holes.
   const std::vector<std::string>& warnings() const;
 
+  // Sequences whose states live in EngineOptions::state_dir, and the bytes that they take there.
+  size_t sequences_on_disk() const;
+  uint64_t state_dir_bytes() const;
+
   // What memory is used for, as lines of a table.
   std::string PlanTable() const;
   uint64_t memory_budget_bytes() const;
 
-  // Throws Error(kBudget) where options.sequences exist already.
+  // Those whose state stays in memory come first. Throws Error(kBudget) where options.sequences
+  // exist already.
   Sequence NewSequence() const;
 
   // One pass over the weights for all rows (at most max_rows()). logits: [rows that want them,
   // vocabulary()], in order of rows. Throws Error(kRun) and changes nothing where a sequence has no
-  // room or a token is outside the vocabulary; where reading fails (kIo), the weights are damaged
-  // (kCheckpoint, kRun) or Interrupt was called (kInterrupted), the sequences are no longer intact.
+  // room or a token is outside the vocabulary; where reading or moving states fails (kIo), the
+  // weights are damaged (kCheckpoint, kRun) or Interrupt was called (kInterrupted), the sequences
+  // are no longer intact.
   void Forward(std::span<const PassRow> rows, std::span<float> logits);
 
   // Makes the first `rows` tentative rows of the sequence's latest pass part of its text, as if

@@ -18,12 +18,17 @@
 namespace kimi_k3 {
 
 Sequence::State::State(const ModelConfig& config, const EngineOptions& options,
-                       std::shared_ptr<std::atomic<size_t>> alive_count)
-    : state(config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows,
-            StateTypeOf(options.state_type)),
+                       std::shared_ptr<SequenceCount> alive_count,
+                       std::shared_ptr<StateMover> mover)
+    : moved(mover ? std::make_unique<MovedState>(std::move(mover)) : nullptr),
+      state(config, options.context, CacheTypeOf(options.kv_cache), options.tentative_rows,
+            StateTypeOf(options.state_type),
+            moved ? SequenceState::Home::kPlaced : SequenceState::Home::kOwn),
       alive(std::move(alive_count)) {
-  ++*alive;
+  ++(moved ? alive->on_disk : alive->in_memory);
 }
+
+Sequence::State::~State() { --(moved ? alive->on_disk : alive->in_memory); }
 
 Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Sequence::Sequence(Sequence&&) noexcept = default;
@@ -51,6 +56,33 @@ IoOptions MakeIoOptions(const EngineOptions& options, const std::atomic<bool>& s
   return io;
 }
 
+std::shared_ptr<StateMover> MakeStateMover(const ModelConfig& config, const EngineOptions& options,
+                                           const MemoryPlan& plan) {
+  std::error_code ignored;
+  if (!options.state_dir.empty() && !std::filesystem::is_directory(options.state_dir, ignored)) {
+    Fail(ErrorKind::kIo, "{}: is no folder that could hold states (--state-dir)",
+         options.state_dir.string());
+  }
+  const size_t on_disk = options.sequences - plan.sequences_in_memory;
+  if (on_disk == 0) return nullptr;
+  return std::make_shared<StateMover>(config, MakeStateLayout(config, options), options.state_dir,
+                                      on_disk);
+}
+
+// The runs of rows whose sequences' states are moved.
+std::vector<MovedRun> MovedRuns(std::span<const PassRow> rows, const auto& parts_of) {
+  std::vector<MovedRun> runs;
+  for (const PassRow& row : rows) {
+    auto& parts = parts_of(row);
+    if (!parts.moved) continue;
+    if (runs.empty() || runs.back().moved != parts.moved.get()) {
+      runs.push_back({.moved = parts.moved.get(), .state = &parts.state});
+    }
+    ++runs.back().rows;
+  }
+  return runs;
+}
+
 }  // namespace
 
 Engine::Parts::Parts(const EngineOptions& given)
@@ -59,6 +91,7 @@ Engine::Parts::Parts(const EngineOptions& given)
       tokenizer(LoadTokenizer(options, checkpoint.config())),
       plan(MakeMemoryPlan(
           checkpoint, MakePlanRequest(checkpoint, options, ReadProcessMeters().resident_bytes))),
+      mover(MakeStateMover(checkpoint.config(), options, plan)),
       pool(options.threads),
       weights(MakeWeightStream(checkpoint, plan, MakeIoOptions(options, interrupted))),
       transformer(checkpoint.config(), *weights, pool, plan.chunk_rows) {}
@@ -101,6 +134,12 @@ std::string Engine::Description() const {
 const std::vector<std::string>& Engine::warnings() const { return parts_->checkpoint.warnings(); }
 
 std::string Engine::PlanTable() const { return FormatPlan(parts_->plan); }
+size_t Engine::sequences_on_disk() const {
+  return parts_->options.sequences - parts_->plan.sequences_in_memory;
+}
+
+uint64_t Engine::state_dir_bytes() const { return parts_->mover ? parts_->mover->file_bytes() : 0; }
+
 uint64_t Engine::memory_budget_bytes() const { return parts_->plan.budget_bytes; }
 
 bool Engine::has_tokenizer() const { return parts_->tokenizer.has_value(); }
@@ -121,12 +160,15 @@ std::vector<TokenId> Engine::StopTokens() const {
 }
 
 Sequence Engine::NewSequence() const {
-  if (*parts_->sequences >= parts_->options.sequences) {
+  const SequenceCount& alive = *parts_->sequences;
+  if (alive.in_memory + alive.on_disk >= parts_->options.sequences) {
     Fail(ErrorKind::kBudget, "the memory plan has room for {} sequence{} at once",
          parts_->options.sequences, parts_->options.sequences == 1 ? "" : "s");
   }
+  const bool in_memory = alive.in_memory < parts_->plan.sequences_in_memory;
   return Sequence(std::make_unique<Sequence::State>(parts_->checkpoint.config(), parts_->options,
-                                                    parts_->sequences));
+                                                    parts_->sequences,
+                                                    in_memory ? nullptr : parts_->mover));
 }
 
 void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
@@ -150,14 +192,22 @@ void Engine::Forward(std::span<const PassRow> rows, std::span<float> logits) {
     row.sequence->state_->intact = false;
     row.sequence->state_->tentative.clear();
   }
+  std::optional<MovingPass> moving;
+  if (parts_->mover) {
+    moving.emplace(*parts_->mover, MovedRuns(rows, [](const PassRow& row) -> Sequence::State& {
+      return *row.sequence->state_;
+    }));
+  }
   parts_->transformer.SetLayerObserver([&](size_t layer) {
     if (interrupted()) Fail(ErrorKind::kInterrupted, "interrupted");
+    if (moving) moving->LayerDone(layer);
     if (parts_->progress) {
       const size_t first = parts_->checkpoint.config().first_layer();
       parts_->progress({.layer = layer + 1 - first, .layers = layers(), .rows = rows.size()});
     }
   });
   parts_->transformer.Forward(model_rows, logits);
+  if (moving) moving->End();
   for (const PassRow& row : rows) {
     row.sequence->state_->intact = true;
     Sequence::State& state = *row.sequence->state_;
@@ -187,6 +237,7 @@ bool Engine::interrupted() const { return parts_->interrupted.load(std::memory_o
 
 EngineCounters Engine::counters() const {
   const StreamStats stream = parts_->weights->ReadStats();
+  const StateMover* mover = parts_->mover.get();
   return {.passes = parts_->passes,
           .rows = parts_->rows,
           .barriers = parts_->pool.barriers(),
@@ -200,7 +251,10 @@ EngineCounters Engine::counters() const {
           .expert_hits = stream.expert_hits,
           .expert_misses = stream.expert_misses,
           .compute_waited_seconds = stream.compute_waited_seconds,
-          .reads_waited_seconds = stream.reads_waited_seconds};
+          .reads_waited_seconds = stream.reads_waited_seconds,
+          .state_bytes_read = mover != nullptr ? mover->bytes_read() : 0,
+          .state_bytes_written = mover != nullptr ? mover->bytes_written() : 0,
+          .states_waited_seconds = mover != nullptr ? mover->waited_seconds() : 0};
 }
 
 }  // namespace kimi_k3

@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/state_mover.h"
 #include "kimi_k3/engine.h"
 #include "model/sequence_state.h"
 #include "model/transformer.h"
@@ -19,15 +20,23 @@
 
 namespace kimi_k3 {
 
+// Sequences of an engine that exist.
+struct SequenceCount {
+  std::atomic<size_t> in_memory{0};
+  std::atomic<size_t> on_disk{0};
+};
+
 struct Sequence::State {
+  // mover: null where the state stays in memory.
   State(const ModelConfig& config, const EngineOptions& options,
-        std::shared_ptr<std::atomic<size_t>> alive_count);
-  ~State() { --*alive; }
+        std::shared_ptr<SequenceCount> alive_count, std::shared_ptr<StateMover> mover);
+  ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
+  std::unique_ptr<MovedState> moved;  // null where the state stays in memory
   SequenceState state;
-  std::shared_ptr<std::atomic<size_t>> alive;  // sequences of this engine
+  std::shared_ptr<SequenceCount> alive;  // of this engine
   std::vector<TokenId> tokens;
   std::vector<TokenId> tentative;  // of the latest pass
   bool intact = true;
@@ -41,6 +50,7 @@ struct Engine::Parts {
   EngineOptions options;
   std::optional<Tokenizer> tokenizer;
   MemoryPlan plan;
+  std::shared_ptr<StateMover> mover;  // null where all states stay in memory
   ThreadPool pool;
   std::atomic<bool> interrupted{false};
   std::unique_ptr<PlannedStream> weights;
@@ -50,7 +60,7 @@ struct Engine::Parts {
   uint64_t rows = 0;
   uint64_t tentative_rows = 0;
   uint64_t accepted_rows = 0;
-  std::shared_ptr<std::atomic<size_t>> sequences = std::make_shared<std::atomic<size_t>>(0);
+  std::shared_ptr<SequenceCount> sequences = std::make_shared<SequenceCount>();
   std::optional<std::string> fingerprint;  // once it has been asked for
 };
 

@@ -88,7 +88,15 @@ EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& co
   }
   if (resolved.threads == 0) resolved.threads = UsableCores();
   if (resolved.sequences == 0) Fail(ErrorKind::kUsage, "an engine needs room for one sequence");
+  if (!resolved.state_dir.empty() && (resolved.sessions || resolved.tentative_rows > 0)) {
+    Fail(ErrorKind::kUsage, "states on disk go neither with sessions nor with guesses");
+  }
   return resolved;
+}
+
+StateLayout MakeStateLayout(const ModelConfig& config, const EngineOptions& options) {
+  return StateLayout(config, options.context, CacheTypeOf(options.kv_cache),
+                     StateTypeOf(options.state_type));
 }
 
 PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& options,
@@ -98,6 +106,7 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
       options.memory_bytes ? *options.memory_bytes : DefaultBudget(ReadMemoryLimit(resident_bytes));
   const uint64_t logit_bytes = options.all_prompt_logits ? config.vocabulary * sizeof(float) : 0;
   const size_t threads = options.threads;
+  const bool may_move = !options.state_dir.empty();
   return {.budget_bytes = budget,
           .process_bytes = resident_bytes + options.reserved_bytes,
           .context = options.context,
@@ -105,6 +114,9 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
           .sequence_bytes =
               SequenceState::Bytes(config, options.context, CacheTypeOf(options.kv_cache),
                                    options.tentative_rows, StateTypeOf(options.state_type)),
+          .moved_sequence_bytes =
+              may_move ? MakeStateLayout(config, options).memory_bytes() : uint64_t{0},
+          .sequences_in_memory = options.sequences_in_memory,
           .chunk_rows = std::min(options.prompt_chunk, options.context * options.sequences),
           .logit_rows = options.sequences * (1 + options.tentative_rows),
           .activation_bytes =

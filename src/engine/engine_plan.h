@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "engine/state_layout.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/tokenizer.h"
 #include "residency/memory_plan.h"
@@ -28,6 +29,9 @@ std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const Model
 // options with what "as the engine sees fit" stands for filled in (context, threads, prompt_chunk).
 // Throws Error(kUsage) for values that this model cannot serve.
 EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& config);
+
+// How states on disk would lie with these (resolved) options.
+StateLayout MakeStateLayout(const ModelConfig& config, const EngineOptions& options);
 
 // The request of an engine with these (resolved) options. resident_bytes: what the process holds
 // now, checkpoint and tokenizer loaded. The budget is options.memory_bytes or what the machine has

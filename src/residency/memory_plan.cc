@@ -65,11 +65,11 @@ class Planner {
     plan_.budget_bytes = request.budget_bytes;
     plan_.stream.tile_bytes = kTileBytes;
     fixed_bytes_ = request.process_bytes + kAllowanceBytes + VectorBytes(config_) +
-                   request.sequences * request.sequence_bytes +
                    request.logit_rows * config_.vocabulary * sizeof(float) + request.session_bytes;
   }
 
   MemoryPlan Make() {
+    MoveStates();
     TakeTheLeast();
     plan_.chunk_rows = MostRows(std::min(request_.chunk_rows, kShortPromptRows));
     GrowRing(kRingBytes);
@@ -79,6 +79,7 @@ class Planner {
           std::min<size_t>(full, plan_.stream.passing_slots + Left() / slot_bytes_);
     }
     plan_.chunk_rows = MostRows(std::max(plan_.chunk_rows, request_.chunk_rows));
+    KeepStates();
     // A matrix that stays saves more than a larger ring where everything fits.
     if (Left() < schedule_.trunk_bytes() + schedule_.head_bytes()) GrowRing(kFullRingBytes);
     if (request_.expert_cache_bytes) CacheExperts(*request_.expert_cache_bytes);
@@ -94,9 +95,14 @@ class Planner {
   uint64_t SlotBytes() const {
     return slot_bytes_ * (plan_.stream.passing_slots + plan_.stream.cached_slots);
   }
+  uint64_t StateBytes() const {
+    return plan_.sequences_in_memory * request_.sequence_bytes +
+           moved() * request_.moved_sequence_bytes;
+  }
+  size_t moved() const { return request_.sequences - plan_.sequences_in_memory; }
   uint64_t Spent() const {
-    return fixed_bytes_ + request_.activation_bytes(plan_.chunk_rows) + plan_.stream.ring_bytes +
-           SlotBytes() + pinned_bytes_;
+    return fixed_bytes_ + StateBytes() + request_.activation_bytes(plan_.chunk_rows) +
+           plan_.stream.ring_bytes + SlotBytes() + pinned_bytes_;
   }
   uint64_t Left() const {
     const uint64_t spent = Spent();
@@ -108,6 +114,20 @@ class Planner {
     const uint64_t all = BlockCeil(schedule_.trunk_bytes() + schedule_.head_bytes());
     const uint64_t least = BlockCeil(schedule_.largest_tile_bytes()) + 2 * kBlockBytes;
     return std::max(least, std::min(wanted, all));
+  }
+
+  // All states that may be on disk and take less memory so.
+  void MoveStates() {
+    const bool may_move = request_.moved_sequence_bytes > 0;
+    const bool pays = request_.sequence_bytes > request_.moved_sequence_bytes;
+    const size_t kept = request_.sequences_in_memory.value_or(pays ? 0 : request_.sequences);
+    plan_.sequences_in_memory = may_move ? std::min(kept, request_.sequences) : request_.sequences;
+  }
+
+  void KeepStates() {
+    if (request_.sequences_in_memory || moved() == 0) return;
+    const uint64_t each = request_.sequence_bytes - request_.moved_sequence_bytes;
+    plan_.sequences_in_memory += std::min<uint64_t>(moved(), Left() / each);
   }
 
   void TakeTheLeast() {
@@ -123,7 +143,7 @@ class Planner {
          "(--memory {}M), of which {} are the state and cache; a shorter context (-c) needs less",
          FormatByteSize(plan_.budget_bytes), request_.sequences, request_.sequences == 1 ? "" : "s",
          request_.context, FormatByteSize(plan_.smallest_bytes), plan_.smallest_bytes / 1000000 + 2,
-         FormatByteSize(request_.sequences * request_.sequence_bytes));
+         FormatByteSize(StateBytes()));
   }
 
   void GrowRing(uint64_t wanted) {
@@ -219,8 +239,8 @@ class Planner {
     plan_.items = {
         {"program, tables, tokenizer", request_.process_bytes + kAllowanceBytes, ""},
         {"small vectors", VectorBytes(config_), "norms, biases, convolutions"},
-        {"state and latent cache", request_.sequences * request_.sequence_bytes,
-         fmt::format("{} x {} position{}", request_.sequences, request_.context,
+        {"state and latent cache", plan_.sequences_in_memory * request_.sequence_bytes,
+         fmt::format("{} x {} position{}", plan_.sequences_in_memory, request_.context,
                      request_.context == 1 ? "" : "s")},
         {"logits", request_.logit_rows * config_.vocabulary * sizeof(float),
          Rows("", request_.logit_rows)},
@@ -236,6 +256,10 @@ class Planner {
          fmt::format("{} of {}", pins, schedule_.steps().size() - moe_layers_)},
         {"expert cache", slot_bytes_ * plan_.stream.cached_slots,
          fmt::format("{} of {} experts", plan_.stream.cached_slots, experts_)}};
+    if (moved() > 0) {
+      plan_.items.push_back({"states on their way", moved() * request_.moved_sequence_bytes,
+                             fmt::format("two layers of each of {} on disk", moved())});
+    }
     if (request_.session_bytes > 0) {
       plan_.items.push_back({"session buffers", request_.session_bytes, "saving and loading"});
     }

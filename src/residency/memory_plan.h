@@ -21,8 +21,11 @@ struct PlanRequest {
   // What the process holds when the plan is made: code, libraries, tensor table, tokenizer.
   uint64_t process_bytes = 0;
   size_t context = 2048;
-  size_t sequences = 1;                              // that exist at once
-  uint64_t sequence_bytes = 0;                       // state and full latent cache of one
+  size_t sequences = 1;         // that exist at once
+  uint64_t sequence_bytes = 0;  // state and full latent cache of one
+  // Of a sequence whose state lives on disk; 0: all live in memory.
+  uint64_t moved_sequence_bytes = 0;
+  std::optional<size_t> sequences_in_memory = {};    // beside those; unset: as many as have room
   size_t chunk_rows = 64;                            // most rows of one pass that are of use
   size_t logit_rows = 1;                             // rows of logits that exist at once
   std::function<uint64_t(size_t)> activation_bytes;  // of a pass of so many rows
@@ -42,6 +45,7 @@ struct MemoryPlan {
   uint64_t smallest_bytes = 0;  // the least budget that would do
   StreamShape stream;
   size_t chunk_rows = 1;
+  size_t sequences_in_memory = 1;
   bool drives_together = false;  // the ring reaches far enough to read all drives at once
   std::vector<PlanItem> items;
   uint64_t total_bytes = 0;  // of all items; at most budget_bytes
@@ -60,7 +64,8 @@ struct MemoryPlan {
 };
 
 // Spends the budget in this order: what must be; the prompt chunk up to a few rows; the ring;
-// expert slots to the number of experts per token; the prompt chunk to chunk_rows; where the walk
+// expert slots to the number of experts per token; the prompt chunk to chunk_rows; states that need
+// not be on disk, which would cost more than their own size in each pass; where the walk
 // changes from drive to drive, a ring that reaches the next; pinned matrices, spread evenly over
 // the walk; cached experts. Throws Error(kBudget) that names the smallest budget that would do
 // where this one does not.

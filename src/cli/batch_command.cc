@@ -22,6 +22,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_name.h"
 #include "cli/output.h"
+#include "cli/shared_flags.h"
 #include "engine/engine_plan.h"
 #include "engine/model_fingerprint.h"
 #include "kimi_k3/engine.h"
@@ -53,6 +54,7 @@ void AddOptions(CLI::App& command, BatchOptions& options) {
   group.Count("--parallel", "N", options.sequences,
               "Requests computed together; without it as many as read least for a token", 1,
               kMostSequences);
+  AddStateDirFlag(group, options.engine);
   group.Text("--model-name", "NAME", options.model_name,
              "What requests call the model; without it the folder's name");
   group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
@@ -165,6 +167,13 @@ ExitCode RunBatch(BatchOptions& options) {
     for (const std::string& warning : engine.warnings()) output.Note(warning);
     output.Note(fmt::format("{} request{} to go, up to {} at once", missing,
                             missing == 1 ? "" : "s", options.run.sequences));
+    if (engine.sequences_on_disk() > 0) {
+      output.Note(fmt::format(
+          "the states of {} of them live in {} and take {} there; every pass writes them, which "
+          "wears a drive: how much is shown",
+          engine.sequences_on_disk(), options.engine.state_dir.string(),
+          FormatByteSize(engine.state_dir_bytes())));
+    }
     BatchRun(engine, input, results, journal, options.run, output).Execute();
   } else {
     journal.Remove();

@@ -9,6 +9,18 @@
 namespace kimi_k3 {
 namespace {
 
+// What a pass of `rows` rows moves of states on disk.
+void CountMovedStates(const Checkpoint& checkpoint, const EngineOptions& options, size_t rows,
+                      BatchChoice& choice) {
+  const size_t on_disk = choice.sequences - choice.plan.sequences_in_memory;
+  if (on_disk == 0) return;
+  const StateLayout layout = MakeStateLayout(checkpoint.config(), options);
+  const uint64_t moved = (rows * on_disk + choice.sequences - 1) / choice.sequences;
+  choice.state_dir_bytes = on_disk * layout.sequence_bytes();
+  choice.states_read_per_pass = moved * layout.most_read_bytes();
+  choice.states_written_per_pass = moved * layout.most_written_bytes();
+}
+
 // Nothing where the budget has no room for them.
 std::optional<BatchChoice> PlanFor(const Checkpoint& checkpoint, EngineOptions options,
                                    uint64_t resident_bytes, size_t sequences) {
@@ -24,8 +36,11 @@ std::optional<BatchChoice> PlanFor(const Checkpoint& checkpoint, EngineOptions o
   }
   // More sequences than a pass has rows take turns.
   const size_t rows = std::min(sequences, choice.plan.chunk_rows);
-  choice.bytes_per_pass = BytesOfPass(checkpoint, choice.plan, rows, true);
+  CountMovedStates(checkpoint, options, rows, choice);
+  choice.bytes_per_pass =
+      BytesOfPass(checkpoint, choice.plan, rows, true) + choice.states_read_per_pass;
   choice.bytes_per_token = choice.bytes_per_pass / rows;
+  choice.written_per_token = choice.states_written_per_pass / rows;
   return choice;
 }
 
@@ -64,10 +79,13 @@ std::vector<BatchChoice> PlanBatches(const Checkpoint& checkpoint, const EngineO
 }
 
 const BatchChoice& RecommendedBatch(std::span<const BatchChoice> choices) {
+  const auto moved = [](const BatchChoice& choice) {
+    return choice.bytes_per_token + choice.written_per_token;
+  };
   const BatchChoice* best = &choices.front();
   for (const BatchChoice& choice : choices) {
     if (choice.sequences > choice.plan.chunk_rows && choice.sequences > 1) continue;
-    if (choice.bytes_per_token <= best->bytes_per_token) best = &choice;
+    if (moved(choice) <= moved(*best)) best = &choice;
   }
   return *best;
 }
@@ -75,7 +93,9 @@ const BatchChoice& RecommendedBatch(std::span<const BatchChoice> choices) {
 double TokensPerSecond(const Checkpoint& checkpoint, const BatchChoice& choice,
                        const PlanEstimate& estimate) {
   const size_t rows = std::min(choice.sequences, choice.plan.chunk_rows);
-  return static_cast<double>(rows) / PassSeconds(checkpoint, choice.plan, estimate, rows, true);
+  const uint64_t moved = choice.states_read_per_pass + choice.states_written_per_pass;
+  return static_cast<double>(rows) /
+         PassSeconds(checkpoint, choice.plan, estimate, rows, true, moved);
 }
 
 }  // namespace kimi_k3

@@ -24,6 +24,12 @@ struct BatchChoice {
   uint64_t state_bytes = 0;      // of all sequences
   uint64_t bytes_per_pass = 0;   // read, with the head; experts that several rows share once
   uint64_t bytes_per_token = 0;  // a token is one row of a pass
+  // Of states on disk, with full caches: room there, and what a pass moves (bytes_per_pass has what
+  // it reads).
+  uint64_t state_dir_bytes = 0;
+  uint64_t states_read_per_pass = 0;
+  uint64_t states_written_per_pass = 0;
+  uint64_t written_per_token = 0;
 };
 
 // For 1, 2, 4 ... sequences and for `most`, as far as the budget of the (resolved) options has room
@@ -32,7 +38,7 @@ struct BatchChoice {
 std::vector<BatchChoice> PlanBatches(const Checkpoint& checkpoint, const EngineOptions& options,
                                      uint64_t resident_bytes, size_t most);
 
-// The one that reads least for a token; of equal ones the one with the most sequences.
+// The one that reads and writes least for a token; of equal ones the one with the most sequences.
 const BatchChoice& RecommendedBatch(std::span<const BatchChoice> choices);
 
 // Tokens of all sequences together, by a speed that was measured.

@@ -237,6 +237,10 @@ std::string BatchRun::StatusLine() const {
     line += fmt::format(", {:.3g} tokens/s, {} read a token", static_cast<double>(tokens) / seconds,
                         FormatByteSize(bytes / tokens));
   }
+  if (status.engine.state_bytes_written > 0) {
+    line +=
+        fmt::format(", {} of states written", FormatByteSize(status.engine.state_bytes_written));
+  }
   const double before = static_cast<double>(results_before_);
   const double done = RequestsDone() - before;
   const double all = static_cast<double>(input_.lines().size()) - before;
@@ -264,6 +268,13 @@ void BatchRun::TellEnd() const {
       FormatByteSize(bytes),
       tokens == 0 ? "" : fmt::format(", {} a token", FormatByteSize(bytes / tokens)),
       FormatByteSize(result_bytes_)));
+  if (const uint64_t written = status.engine.state_bytes_written; written > 0) {
+    output_.Note(fmt::format(
+        "states on disk: read {}, wrote {}{}; {} waited for them",
+        FormatByteSize(status.engine.state_bytes_read), FormatByteSize(written),
+        tokens == 0 ? "" : fmt::format(", {} a token", FormatByteSize(written / tokens)),
+        FormatEstimate(status.engine.states_waited_seconds)));
+  }
 }
 
 }  // namespace kimi_k3

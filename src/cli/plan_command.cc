@@ -19,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/plan_estimate.h"
+#include "cli/shared_flags.h"
 #include "cli/terminal_text.h"
 #include "engine/engine_plan.h"
 #include "kimi_k3/tokenizer.h"
@@ -45,7 +46,7 @@ struct Planned {
   std::vector<BatchChoice> batches = {};
 };
 
-nlohmann::ordered_json BatchesToJson(const Planned& planned) {
+nlohmann::ordered_json BatchesToJson(const Planned& planned, bool with_states) {
   nlohmann::ordered_json choices = nlohmann::ordered_json::array();
   for (const BatchChoice& choice : planned.batches) {
     nlohmann::ordered_json entry = {{"sequences", choice.sequences},
@@ -53,6 +54,12 @@ nlohmann::ordered_json BatchesToJson(const Planned& planned) {
                                     {"state_bytes", choice.state_bytes},
                                     {"bytes_per_pass", choice.bytes_per_pass},
                                     {"bytes_per_token", choice.bytes_per_token}};
+    if (with_states) {
+      entry["sequences_in_memory"] = choice.plan.sequences_in_memory;
+      entry["state_dir_bytes"] = choice.state_dir_bytes;
+      entry["states_read_per_pass"] = choice.states_read_per_pass;
+      entry["states_written_per_pass"] = choice.states_written_per_pass;
+    }
     if (planned.estimate) {
       entry["tokens_per_second"] = TokensPerSecond(planned.checkpoint, choice, *planned.estimate);
     }
@@ -77,18 +84,27 @@ void WriteJson(const PlanOptions& options, const Planned& planned, std::ostream&
     json["seconds_per_token"] = estimate->token_seconds;
     json["prompt"] = {{"tokens", options.prompt_tokens}, {"seconds", estimate->prompt_seconds}};
   }
-  if (!planned.batches.empty()) json["batch"] = BatchesToJson(planned);
+  if (!planned.batches.empty()) {
+    json["batch"] = BatchesToJson(planned, !options.engine.state_dir.empty());
+  }
   out << json.dump(2) << '\n';
 }
 
-void WriteBatches(const Planned& planned, std::ostream& out) {
-  out << fmt::format(
-      "batch, by sequences that share each pass:\n  {:>9}  {:>10}  {:>10}  {:>12}{}\n", "sequences",
-      "in memory", "states", "read a token", planned.estimate ? "  tokens/s" : "");
+void WriteBatches(const Planned& planned, bool with_states, std::ostream& out) {
+  out << fmt::format("batch, by sequences that share each pass:\n  {:>9}  {:>10}  {:>10}  {:>12}",
+                     "sequences", "in memory", "states", "read a token")
+      << (with_states ? fmt::format("  {:>7}  {:>10}  {:>13}", "on disk", "there", "wrote a token")
+                      : "")
+      << (planned.estimate ? "  tokens/s\n" : "\n");
   for (const BatchChoice& choice : planned.batches) {
     out << fmt::format("  {:>9}  {:>10}  {:>10}  {:>12}", choice.sequences,
                        FormatByteSize(choice.plan.total_bytes), FormatByteSize(choice.state_bytes),
                        FormatByteSize(choice.bytes_per_token));
+    if (with_states) {
+      out << fmt::format(
+          "  {:>7}  {:>10}  {:>13}", choice.sequences - choice.plan.sequences_in_memory,
+          FormatByteSize(choice.state_dir_bytes), FormatByteSize(choice.written_per_token));
+    }
     if (planned.estimate) {
       out << fmt::format("  {:>8.3g}",
                          TokensPerSecond(planned.checkpoint, choice, *planned.estimate));
@@ -123,7 +139,9 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
                        FormatEstimate(estimate->prompt_seconds), options.prompt_tokens,
                        options.prompt_tokens == 1 ? "" : "s");
   }
-  if (!planned.batches.empty()) WriteBatches(planned, out);
+  if (!planned.batches.empty()) {
+    WriteBatches(planned, !options.engine.state_dir.empty(), out);
+  }
 }
 
 void AddOptions(CLI::App& command, PlanOptions& options) {
@@ -143,6 +161,7 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
   group.Count("--batch", "N", options.batch,
               "Also what batches of 1, 2, 4 ... N sequences cost, and how many to run at once", 1,
               65536);
+  AddStateDirFlag(group, engine);
   group.Count("--prompt-tokens", "N", options.prompt_tokens,
               "Length of the prompt whose time is estimated", 1);
   group.Count("--prompt-chunk", "N", engine.prompt_chunk,

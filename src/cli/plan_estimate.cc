@@ -22,9 +22,10 @@ double ReadSpeed(const MemoryPlan& plan, const DriveSpeed& drive) {
 }  // namespace
 
 double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan,
-                   const PlanEstimate& estimate, size_t rows, bool with_head) {
-  const double read = static_cast<double>(BytesOfPass(checkpoint, plan, rows, with_head)) /
-                      ReadSpeed(plan, estimate.drive);
+                   const PlanEstimate& estimate, size_t rows, bool with_head,
+                   uint64_t other_bytes) {
+  const uint64_t bytes = BytesOfPass(checkpoint, plan, rows, with_head) + other_bytes;
+  const double read = static_cast<double>(bytes) / ReadSpeed(plan, estimate.drive);
   const auto weights = static_cast<double>(plan.weights_per_token);
   const double one = weights / estimate.weights_per_second_one_row;
   const double many = weights / estimate.weights_per_second_many_rows;

@@ -30,9 +30,11 @@ PlanEstimate EstimatePlan(const Checkpoint& checkpoint, const MemoryPlan& plan,
                           const EngineOptions& options, uint64_t prompt_tokens);
 
 // Of a pass of `rows` rows under a plan for the same model, by the speeds that were measured:
-// reading and multiplying overlap, so it takes as long as the slower of them.
+// reading and multiplying overlap, so it takes as long as the slower of them. other_bytes: moved
+// besides weights, taken to be by a drive of the same speed.
 double PassSeconds(const Checkpoint& checkpoint, const MemoryPlan& plan,
-                   const PlanEstimate& estimate, size_t rows, bool with_head);
+                   const PlanEstimate& estimate, size_t rows, bool with_head,
+                   uint64_t other_bytes = 0);
 
 // Short times to three digits ("0.25 s"), long ones as FormatDuration has them.
 std::string FormatEstimate(double seconds);

@@ -41,6 +41,16 @@ void AddDraftFlag(FlagGroup& group, size_t& guesses) {
       .Default("none");
 }
 
+void AddStateDirFlag(FlagGroup& group, EngineOptions& engine) {
+  group.Value("--state-dir", "DIR",
+              "Folder for the states of texts that memory has no room for; each pass reads and "
+              "writes them, which wears a drive",
+              [&engine](const std::string& text) {
+                if (text.empty()) Fail(ErrorKind::kUsage, "--state-dir: the name is empty");
+                engine.state_dir = text;
+              });
+}
+
 void AddPathFlag(FlagGroup& group, const std::string& names, const std::string& value,
                  std::optional<std::filesystem::path>& target, const std::string& help) {
   group.Value(names, value, help, [names, &target](const std::string& text) {

@@ -12,6 +12,7 @@
 
 #include "cli/batch_files.h"
 #include "cli/program.h"
+#include "engine/state_file.h"
 
 namespace kimi_k3 {
 namespace {
@@ -158,6 +159,64 @@ TEST_F(BatchCommand, OnAFullDiskItKeepsWhatIsWholeAndGoesOnLater) {
   EXPECT_LE(text.size(), 8192U);
   EXPECT_EQ(Run().exit_code, 0);
   EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+}
+
+class BatchStates : public BatchCommand {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(states_);
+    if (StateFile::LiesInMemory(states_)) GTEST_SKIP() << "no drive for temporary files";
+    WriteText(in_, Requests(12, 40));
+  }
+  // Contexts so long that 300 MB have no room for four.
+  std::vector<std::string> Long(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = Arguments(more);
+    arguments[11] = "65536";
+    return arguments;
+  }
+  std::vector<std::string> Scarce() const {
+    return Long({"--memory", "300M", "--state-dir", states_});
+  }
+  const std::string states_ = folder_ / "states";
+};
+
+TEST_F(BatchStates, OnDiskGiveTheSameResultsAndWhatWasWrittenIsTold) {
+  ASSERT_EQ(RunProgram(Long()).exit_code, 0);
+  const std::vector<std::string> expected = Sorted(ReadFile(out_));
+  std::filesystem::remove(out_);
+  const ProgramResult result = RunProgram(Scarce());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("live in " + states_));
+  EXPECT_THAT(result.err, HasSubstr("states on disk: read "));
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+  EXPECT_TRUE(std::filesystem::is_empty(states_));
+}
+
+TEST_F(BatchStates, LeaveNothingBehindWhenKilledAndTheJobGoesOn) {
+  ASSERT_EQ(RunProgram(Long()).exit_code, 0);
+  const std::vector<std::string> expected = Sorted(ReadFile(out_));
+  std::filesystem::remove(out_);
+  std::mt19937 random(3);
+  for (int killed = 0; killed < 3; ++killed) {
+    Program program(ProgramCommand(Scarce()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 + random() % 400));
+    program.Signal(SIGKILL);
+    program.Finish();
+    EXPECT_TRUE(std::filesystem::is_empty(states_));
+  }
+  const ProgramResult result = RunProgram(Scarce());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Sorted(ReadFile(out_)), expected);
+}
+
+TEST_F(BatchStates, ThatHaveNoRoomOnTheDriveEndTheRunAtOnce) {
+  std::string command = "ulimit -f 1000; exec";
+  for (const std::string& word : ProgramCommand(Scarce())) command += " '" + word + "'";
+  const ProgramResult full = Program({"/bin/bash", "-c", command}).Finish();
+  EXPECT_EQ(full.exit_code, 5) << full.err;
+  EXPECT_THAT(full.err, HasSubstr(states_ + ": has no room for the states of"));
+  EXPECT_EQ(ReadFile(out_), "");
+  EXPECT_EQ(Run({"--state-dir", states_ + "none"}).exit_code, 5);
 }
 
 TEST_F(BatchCommand, ResultsOfSomethingElseAreRefused) {

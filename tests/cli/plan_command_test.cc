@@ -52,6 +52,36 @@ TEST(PlanCommand, WritesJsonWithMeasurements) {
   EXPECT_GE(json["prompt"]["seconds"].get<double>(), json["seconds_per_token"].get<double>());
 }
 
+TEST(PlanCommand, SaysWhatStatesOnDiskTakeAndHowMuchIsMoved) {
+  PlanOptions options = OptionsFor("k3");
+  options.engine.context = 1 << 16;
+  options.engine.state_dir = "states";
+  options.batch = 64;
+  options.no_measure = true;
+  options.json = true;
+  std::ostringstream out;
+  RunPlan(options, out);
+  const auto json = nlohmann::json::parse(out.str());
+  const auto& one = json["batch"]["choices"].front();
+  EXPECT_EQ(one["sequences_in_memory"], 1);
+  EXPECT_EQ(one["state_dir_bytes"], 0);
+  EXPECT_EQ(one["states_written_per_pass"], 0);
+  size_t on_disk = 0;
+  for (const auto& choice : json["batch"]["choices"]) {
+    const size_t now =
+        choice["sequences"].get<size_t>() - choice["sequences_in_memory"].get<size_t>();
+    EXPECT_GE(now, on_disk);
+    on_disk = now;
+    EXPECT_EQ(choice["states_written_per_pass"].get<uint64_t>() > 0, on_disk > 0);
+    EXPECT_LE(choice["states_read_per_pass"], choice["bytes_per_pass"]);
+    EXPECT_LE(choice["memory_bytes"], 200000000);
+  }
+  EXPECT_GT(on_disk, 0U);
+  options.json = false;
+  RunPlan(options, out);
+  EXPECT_THAT(out.str(), testing::HasSubstr("wrote a token"));
+}
+
 TEST(PlanCommand, SaysWhatBatchesCostAndHowManyToRunAtOnce) {
   PlanOptions options = OptionsFor("k3");
   options.batch = 6;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "cli/batch_output.h"
 #include "cli/batch_plan.h"
 #include "cli/batch_run.h"
+#include "cli/batch_stats.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
@@ -41,6 +43,7 @@ struct BatchOptions {
   EngineOptions engine;
   BatchRunOptions run;
   std::optional<std::string> input, output, model_name;
+  std::optional<std::filesystem::path> stats_file;
   size_t sequences = 0;  // 0: as RecommendedBatch has it
   bool quiet = false;
 };
@@ -57,6 +60,8 @@ void AddOptions(CLI::App& command, BatchOptions& options) {
   AddStateDirFlag(group, options.engine);
   group.Text("--model-name", "NAME", options.model_name,
              "What requests call the model; without it the folder's name");
+  AddPathFlag(group, "--stats", "FILE.json", options.stats_file,
+              "Write times, tokens and bytes of the run as JSON");
   group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
   FlagGroup generation(command, "Generation");
   ServerOptions& defaults = options.run.defaults;
@@ -140,6 +145,21 @@ void TellWhatIsThere(const BatchInput& input, const BatchOutput& results,
                           results.results(), input.lines().size(), journal.begun()));
 }
 
+// However it ends, the statistics are written.
+void Execute(BatchRun& run, const Engine& engine,
+             const std::optional<std::filesystem::path>& stats_file) {
+  const auto write = [&](const char* reason, const char* error) {
+    if (stats_file) WriteBatchStats(*stats_file, engine, run.Totals(), reason, error);
+  };
+  try {
+    run.Execute();
+  } catch (const Error& error) {
+    write(error.kind() == ErrorKind::kInterrupted ? "interrupted" : "failed", error.what());
+    throw;
+  }
+  write("done", "");
+}
+
 ExitCode RunBatch(BatchOptions& options) {
   CheckOptions(options);
   const InterruptGuard interrupts;
@@ -174,7 +194,8 @@ ExitCode RunBatch(BatchOptions& options) {
           engine.sequences_on_disk(), options.engine.state_dir.string(),
           FormatByteSize(engine.state_dir_bytes())));
     }
-    BatchRun(engine, input, results, journal, options.run, output).Execute();
+    BatchRun run(engine, input, results, journal, options.run, output);
+    Execute(run, engine, options.stats_file);
   } else {
     journal.Remove();
   }

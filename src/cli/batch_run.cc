@@ -252,14 +252,26 @@ std::string BatchRun::StatusLine() const {
   return line;
 }
 
+BatchTotals BatchRun::Totals() const {
+  return {.requests = input_.lines().size(),
+          .done_before = results_before_,
+          .done = results_.results() - results_before_,
+          .unanswered = results_.unanswered(),
+          .prompt_tokens = prompt_tokens_,
+          .seconds = SecondsSince(start_),
+          .result_bytes = result_bytes_,
+          .scheduler = scheduler_.status()};
+}
+
 void BatchRun::TellEnd() const {
-  const SchedulerStatus status = scheduler_.status();
-  const double seconds = SecondsSince(start_);
+  const BatchTotals totals = Totals();
+  const SchedulerStatus& status = totals.scheduler;
+  const double seconds = totals.seconds;
   const uint64_t tokens = status.generated_tokens + status.scored_tokens;
   const uint64_t bytes = status.engine.bytes_read() - bytes_before_;
-  output_.Note(fmt::format(
-      "{}: {} now, {} before, {} not answered", Counted(input_.lines().size(), "request"),
-      results_.results() - results_before_, results_before_, results_.unanswered()));
+  output_.Note(fmt::format("{}: {} now, {} before, {} not answered",
+                           Counted(totals.requests, "request"), totals.done, totals.done_before,
+                           totals.unanswered));
   output_.Note(fmt::format(
       "{} of prompts, {} generated, {} scored in {} ({:.3g}/s); {}; read {}{}, wrote {}",
       Counted(prompt_tokens_, "token"), status.generated_tokens, status.scored_tokens,

@@ -11,6 +11,7 @@
 #include "cli/batch_input.h"
 #include "cli/batch_journal.h"
 #include "cli/batch_output.h"
+#include "cli/batch_stats.h"
 #include "cli/batch_text.h"
 #include "cli/output.h"
 #include "kimi_k3/constraint.h"
@@ -36,6 +37,8 @@ class BatchRun {
   // kInterrupted where the user asks to stop, and what the engine fails with; what was finished is
   // written by then, and what is half finished is in the journal.
   void Execute();
+
+  BatchTotals Totals() const;  // so far
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -141,6 +142,12 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
   }
   if (!planned.batches.empty()) {
     WriteBatches(planned, !options.engine.state_dir.empty(), out);
+  }
+  std::error_code error;
+  const std::filesystem::path& states = options.engine.state_dir;
+  const std::filesystem::space_info room = std::filesystem::space(states, error);
+  if (!states.empty() && !error) {
+    out << fmt::format("{} has {} free\n", states.string(), FormatByteSize(room.available));
   }
 }
 

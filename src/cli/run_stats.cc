@@ -7,6 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/file.h"
+#include "cli/stats_json.h"
 
 namespace kimi_k3 {
 namespace {
@@ -113,36 +114,21 @@ std::string RunStats::Summary() const {
 
 void RunStats::Write(const std::filesystem::path& path) const {
   const auto phase = [](const Phase& p) {
-    return nlohmann::ordered_json{{"seconds", p.seconds},
-                                  {"tokens", p.tokens},
-                                  {"tokens_per_second", PerSecond(p.tokens, p.seconds)},
-                                  {"passes", p.engine.passes},
-                                  {"guesses", p.engine.tentative_rows},
-                                  {"right_guesses", p.engine.accepted_rows},
-                                  {"barriers", p.engine.barriers},
-                                  {"bytes_read",
-                                   {{"trunk", p.engine.trunk_bytes},
-                                    {"experts", p.engine.expert_bytes},
-                                    {"head", p.engine.head_bytes},
-                                    {"embedding", p.engine.embedding_bytes},
-                                    {"total", p.engine.bytes_read()}}},
-                                  {"read_calls", p.engine.read_calls},
-                                  {"expert_hits", p.engine.expert_hits},
-                                  {"expert_misses", p.engine.expert_misses},
-                                  {"compute_waited_seconds", p.engine.compute_waited_seconds},
-                                  {"reads_waited_seconds", p.engine.reads_waited_seconds},
-                                  {"peak_resident_bytes", p.process.peak_resident_bytes},
-                                  {"minor_faults", p.process.minor_faults},
-                                  {"major_faults", p.process.major_faults},
-                                  {"storage_read_bytes", p.process.storage_read_bytes}};
+    nlohmann::ordered_json object = {{"seconds", p.seconds},
+                                     {"tokens", p.tokens},
+                                     {"tokens_per_second", PerSecond(p.tokens, p.seconds)}};
+    object.update(CountersToJson(p.engine));
+    object.update(ProcessToJson(p.process));
+    return object;
   };
-  nlohmann::ordered_json document = {
-      {"model", engine_.Description()},  {"threads", engine_.threads()},
-      {"context", engine_.context()},    {"memory_budget_bytes", engine_.memory_budget_bytes()},
-      {"prompt_tokens", prompt_tokens_}, {"generated_tokens", generated_},
-      {"reused_tokens", reused_tokens_}, {"resumed_tokens", resumed_tokens_},
-      {"stop_reason", stop_reason_},     {"prompt", phase(prompt_)},
-      {"decode", phase(decode_)}};
+  nlohmann::ordered_json document = EngineToJson(engine_);
+  document.update({{"prompt_tokens", prompt_tokens_},
+                   {"generated_tokens", generated_},
+                   {"reused_tokens", reused_tokens_},
+                   {"resumed_tokens", resumed_tokens_},
+                   {"stop_reason", stop_reason_},
+                   {"prompt", phase(prompt_)},
+                   {"decode", phase(decode_)}});
   if (keeper_ != nullptr) {
     document["session"] = {{"saves", keeper_->saves()},
                            {"seconds", keeper_->seconds()},

@@ -23,8 +23,9 @@
 
 namespace kimi_k3 {
 
-// Of one sequence: its part of the file, and memory for kStateWindows of its layers.
 class StateMover;
+
+// Of one sequence: its part of the file, and memory for kStateWindows of its layers.
 class MovedState {
  public:
   explicit MovedState(std::shared_ptr<StateMover> mover);

@@ -168,14 +168,14 @@ class BatchStates : public BatchCommand {
     if (StateFile::LiesInMemory(states_)) GTEST_SKIP() << "no drive for temporary files";
     WriteText(in_, Requests(12, 40));
   }
-  // Contexts so long that 300 MB have no room for four.
+  // Contexts so long that 240 MB have no room for four.
   std::vector<std::string> Long(std::vector<std::string> more = {}) const {
     std::vector<std::string> arguments = Arguments(more);
     arguments[11] = "65536";
     return arguments;
   }
   std::vector<std::string> Scarce() const {
-    return Long({"--memory", "300M", "--state-dir", states_});
+    return Long({"--memory", "240M", "--state-dir", states_});
   }
   const std::string states_ = folder_ / "states";
 };
@@ -184,8 +184,14 @@ TEST_F(BatchStates, OnDiskGiveTheSameResultsAndWhatWasWrittenIsTold) {
   ASSERT_EQ(RunProgram(Long()).exit_code, 0);
   const std::vector<std::string> expected = Sorted(ReadFile(out_));
   std::filesystem::remove(out_);
-  const ProgramResult result = RunProgram(Scarce());
+  std::vector<std::string> arguments = Scarce();
+  arguments.insert(arguments.end(), {"--stats", folder_ / "stats.json"});
+  const ProgramResult result = RunProgram(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json stats = Json::parse(ReadFile(folder_ / "stats.json"));
+  EXPECT_GT(stats["states"]["on_disk"], 0);
+  EXPECT_GT(stats["states"]["bytes_written"], 0);
+  EXPECT_LE(stats["peak_resident_bytes"], 240000000);
   EXPECT_THAT(result.err, HasSubstr("live in " + states_));
   EXPECT_THAT(result.err, HasSubstr("states on disk: read "));
   EXPECT_EQ(Sorted(ReadFile(out_)), expected);
@@ -288,6 +294,32 @@ TEST_F(BatchCommand, TwoAtOnceAreRefused) {
   EXPECT_EQ(second.exit_code, 5);
   EXPECT_THAT(second.err, HasSubstr("another kimi_k3"));
   EXPECT_EQ(first.Finish().exit_code, 0);
+}
+
+TEST_F(BatchCommand, StatisticsSayWhatItCostHoweverItEnded) {
+  WriteText(in_, Requests(5, 10) + "no request\n");
+  EXPECT_EQ(Run({"--stats", folder_ / "stats.json"}).exit_code, 1);
+  Json stats = Json::parse(ReadFile(folder_ / "stats.json"));
+  EXPECT_EQ(stats["stop_reason"], "done");
+  EXPECT_EQ(stats["sequences"], 4);
+  EXPECT_EQ(stats["requests"], 6);
+  EXPECT_EQ(stats["done"], 6);
+  EXPECT_EQ(stats["unanswered"], 1);
+  EXPECT_GE(stats["generated_tokens"], 40);
+  EXPECT_GT(stats["scored_tokens"], 0);
+  EXPECT_GT(stats["bytes_read"]["total"], 0);
+  EXPECT_FALSE(stats.contains("states"));
+  WriteText(in_, Requests(50, 10));
+  std::filesystem::remove(out_);
+  std::string command = "ulimit -f 8; exec";
+  for (const std::string& word : ProgramCommand(Arguments({"--stats", folder_ / "stats.json"}))) {
+    command += " '" + word + "'";
+  }
+  EXPECT_EQ(Program({"/bin/bash", "-c", command}).Finish().exit_code, 5);
+  stats = Json::parse(ReadFile(folder_ / "stats.json"));
+  EXPECT_EQ(stats["stop_reason"], "failed");
+  EXPECT_LT(stats["done"], 50);
+  EXPECT_THAT(stats["error"].get<std::string>(), HasSubstr("out.jsonl"));
 }
 
 TEST_F(BatchCommand, WhatMakesNoSenseIsRefused) {

@@ -130,11 +130,14 @@ TEST_F(BatchCommand, KilledAtAnyMomentItLosesNothingAndDoesNothingTwice) {
 }
 
 TEST_F(BatchCommand, InterruptedItStopsInOrderAndGoesOnWithWhatWasBegun) {
-  WriteText(in_, Requests(9, 100));
+  WriteText(in_, Requests(9, 300));
   const std::vector<std::string> expected = Expected();
   Program program(ProgramCommand(Arguments()));
   program.AwaitError("9 requests to go");
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  // Until something is known to be begun, or all is done.
+  while (!std::filesystem::exists(out_ + ".begun") && Sorted(ReadFile(out_)).size() < 9) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   program.Signal(SIGINT);
   const ProgramResult stopped = program.Finish();
   if (stopped.exit_code != 0) {  // it may have been done by then
@@ -229,9 +232,10 @@ TEST_F(BatchCommand, ResultsOfSomethingElseAreRefused) {
   WriteText(in_, Requests(2, 2));
   ASSERT_EQ(Run().exit_code, 0);
   const std::string text = ReadFile(out_);
-  for (const std::vector<std::string>& other :
-       {std::vector<std::string>{"--temp", "0.5"}, {"--seed", "1"}, {"--kv-cache-quant", "bf16"},
-        {"--state-type", "bf16"}}) {
+  for (const std::vector<std::string>& other : {std::vector<std::string>{"--temp", "0.5"},
+                                                {"--seed", "1"},
+                                                {"--kv-cache-quant", "bf16"},
+                                                {"--state-type", "bf16"}}) {
     const ProgramResult result = Run(other);
     EXPECT_EQ(result.exit_code, 2) << other[0];
     EXPECT_THAT(result.err, HasSubstr("other flags"));

@@ -145,6 +145,21 @@ void TellWhatIsThere(const BatchInput& input, const BatchOutput& results,
                           results.results(), input.lines().size(), journal.begun()));
 }
 
+void TellWhatIsToDo(const Engine& engine, const BatchOptions& options, size_t missing,
+                    Output& output) {
+  output.Note(engine.Description());
+  for (const std::string& warning : engine.warnings()) output.Note(warning);
+  output.Note(fmt::format("{} request{} to go, up to {} at once", missing, missing == 1 ? "" : "s",
+                          options.run.sequences));
+  if (engine.sequences_on_disk() == 0) return;
+  output.Note(
+      fmt::format("the states of {} of them live in {} and take {} there; every pass writes them, "
+                  "which wears a "
+                  "drive: how much is shown",
+                  engine.sequences_on_disk(), options.engine.state_dir.string(),
+                  FormatByteSize(engine.state_dir_bytes())));
+}
+
 // However it ends, the statistics are written.
 void Execute(BatchRun& run, const Engine& engine,
              const std::optional<std::filesystem::path>& stats_file) {
@@ -182,18 +197,8 @@ ExitCode RunBatch(BatchOptions& options) {
     }
     checkpoint.reset();
     Engine engine = OpenEngine(options, recommended);
-    output.Note(engine.Description());
     options.run.defaults.approximations = engine.approximations();
-    for (const std::string& warning : engine.warnings()) output.Note(warning);
-    output.Note(fmt::format("{} request{} to go, up to {} at once", missing,
-                            missing == 1 ? "" : "s", options.run.sequences));
-    if (engine.sequences_on_disk() > 0) {
-      output.Note(fmt::format(
-          "the states of {} of them live in {} and take {} there; every pass writes them, which "
-          "wears a drive: how much is shown",
-          engine.sequences_on_disk(), options.engine.state_dir.string(),
-          FormatByteSize(engine.state_dir_bytes())));
-    }
+    TellWhatIsToDo(engine, options, missing, output);
     BatchRun run(engine, input, results, journal, options.run, output);
     Execute(run, engine, options.stats_file);
   } else {

@@ -38,6 +38,9 @@ struct EngineOptions {
   StateType state_type = StateType::kF32;
   // Experts that a token goes to, fewer than the model says, for speed; 0: as many as it says.
   size_t experts_per_token = 0;
+  // Folder of an overlay whose matrices are used in place of the model's own (docs/overlay.md);
+  // empty: none.
+  std::filesystem::path overlay_dir;
   std::string isa = "auto";  // instruction set: auto, avx512, avx2, neon
 
   // Peak resident memory stays within this; unset: what the machine really has to spare.

@@ -50,15 +50,19 @@ void EncodeBf16Row(const CodedBf16Row& row, std::span<const uint16_t> weights,
   }
   std::fill(out.begin(), out.end(), std::byte{0});
   std::byte* escape = out.data() + row.escapes_at();
-  for (size_t c = 0; c < weights.size(); ++c) {
-    const uint8_t exponent = ExponentOf(weights[c]);
-    const uint8_t code = codes[exponent];
-    for (size_t bit = 0; bit < 3; ++bit) {
-      out[bit * row.plane_bytes() + c / 8] |=
-          static_cast<std::byte>(((code >> bit) & 1) << (c % 8));
+  for (size_t first = 0; first < weights.size(); first += 8) {
+    const auto eight = weights.subspan(first, std::min<size_t>(8, weights.size() - first));
+    std::array<unsigned, 3> planes = {};
+    for (size_t c = 0; c < eight.size(); ++c) {
+      const uint8_t exponent = ExponentOf(eight[c]);
+      const unsigned code = codes[exponent];
+      for (size_t bit = 0; bit < planes.size(); ++bit) planes[bit] |= ((code >> bit) & 1) << c;
+      out[row.mantissas_at() + first + c] = std::byte{SignAndMantissaOf(eight[c])};
+      if (code == CodedBf16Row::kEscape) *escape++ = std::byte{exponent};
     }
-    out[row.mantissas_at() + c] = std::byte{SignAndMantissaOf(weights[c])};
-    if (code == CodedBf16Row::kEscape) *escape++ = std::byte{exponent};
+    for (size_t bit = 0; bit < planes.size(); ++bit) {
+      out[bit * row.plane_bytes() + first / 8] = static_cast<std::byte>(planes[bit]);
+    }
   }
   std::byte* table = out.data() + row.table_at();
   std::memcpy(table, exponents.common.data(), exponents.common.size());

@@ -15,6 +15,8 @@
 namespace kimi_k3 {
 namespace {
 
+constexpr std::string_view kPartialSuffix = ".partial";
+
 // As many as the system itself follows.
 constexpr int kMostLinks = 40;
 
@@ -113,7 +115,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     Fail(ErrorKind::kIo, "{}: is there already and is no regular file", path_.string());
   }
   temporary_ = path_;
-  temporary_ += fmt::format(".{}.partial", getpid());
+  temporary_ += fmt::format(".{}{}", getpid(), kPartialSuffix);
   fd_ = UniqueFd(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd_.valid()) {
     Fail(ErrorKind::kIo, "{}: cannot create: {}", path_.string(), Reason(errno));
@@ -160,6 +162,17 @@ void AtomicFile::Commit() {
   if (!directory.valid() || fsync(directory.get()) != 0) {
     Fail(ErrorKind::kIo, "{}: cannot sync the folder: {}", folder.string(), Reason(errno));
   }
+}
+
+std::optional<std::string> AtomicFile::TargetOf(std::string_view file_name) {
+  if (!file_name.ends_with(kPartialSuffix)) return std::nullopt;
+  file_name.remove_suffix(kPartialSuffix.size());
+  const size_t dot = file_name.rfind('.');
+  if (dot == 0 || dot == std::string_view::npos || dot + 1 == file_name.size() ||
+      file_name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::string(file_name.substr(0, dot));
 }
 
 }  // namespace kimi_k3

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace kimi_k3 {
@@ -55,6 +57,10 @@ class AtomicFile {
   // Writes at an offset without moving the end of appended data.
   void WriteAt(uint64_t offset, std::span<const std::byte> bytes);
   void Commit();
+
+  // The name that a file of this name in the same folder was to be given, where it is what a
+  // program that was killed has left half-written ("NAME.123.partial").
+  static std::optional<std::string> TargetOf(std::string_view file_name);
 
  private:
   std::filesystem::path path_;

@@ -28,14 +28,21 @@ uint16_t UsableScale(double scale, double largest) {
   return FloatToBf16(static_cast<float>(std::clamp(scale, -largest, largest)));
 }
 
+// The nearest whole number, ties to even, of one that is small against 2^51: in a sum with this the
+// fraction has no room.
+double RoundSmall(double number) {
+  constexpr double kNoFraction = 0x1.8p52;
+  return (number + kNoFraction) - kNoFraction;
+}
+
 Assignment Assign(GroupWeights weights, uint16_t scale, int least, int most) {
   Assignment result;
   result.scale = scale;
   result.squared_error = 0.0;
   const double step = Bf16ToFloat(scale);
   for (size_t c = 0; c < kColumns; ++c) {
-    const double ratio = step == 0.0 ? 0.0 : std::nearbyint(double{weights[c]} / step);
-    const double number = std::clamp<double>(ratio, least, most);
+    const double ratio = step == 0.0 ? 0.0 : double{weights[c]} / step;
+    const double number = RoundSmall(std::clamp<double>(ratio, least, most));
     result.numbers[c] = static_cast<int8_t>(number);
     const double error = double{weights[c]} - number * step;
     result.squared_error += error * error;

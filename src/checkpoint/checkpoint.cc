@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_opener.h"
 #include "checkpoint/model_folders.h"
+#include "checkpoint/overlay_binder.h"
 
 namespace kimi_k3 {
 namespace {
@@ -74,7 +75,20 @@ void Checkpoint::UseExperts(size_t count) {
   config_.experts_left_out = most - moe.experts_per_token;
 }
 
+void Checkpoint::UseOverlay(const std::filesystem::path& folder) {
+  OverlayBinder(*this, folder).Run();
+}
+
 std::optional<TensorLocation> Checkpoint::Find(Role role, size_t layer) const {
+  if (!replaced_.empty()) {
+    const auto slot = slots_.TrunkSlot(role, layer);
+    const auto replaced = slot ? replaced_.find(*slot) : replaced_.end();
+    if (replaced != replaced_.end()) return replaced->second;
+  }
+  return FindInBase(role, layer);
+}
+
+std::optional<TensorLocation> Checkpoint::FindInBase(Role role, size_t layer) const {
   const auto slot = slots_.TrunkSlot(role, layer);
   if (!slot) return std::nullopt;
   const TensorSpec& spec = *slots_.Describe(*slot).spec;
@@ -85,13 +99,21 @@ std::optional<TensorLocation> Checkpoint::Find(Role role, size_t layer) const {
                         spec.rows, spec.columns};
 }
 
-TensorLocation Checkpoint::Get(Role role, size_t layer) const {
-  const auto location = Find(role, layer);
-  if (!location) {
+TensorLocation Checkpoint::Demand(std::optional<TensorLocation> found, Role role,
+                                  size_t layer) const {
+  if (!found) {
     Fail(ErrorKind::kCheckpoint, "{}: layer {} has no {}", model_dir().string(), layer,
          RoleName(role));
   }
-  return *location;
+  return *found;
+}
+
+TensorLocation Checkpoint::Get(Role role, size_t layer) const {
+  return Demand(Find(role, layer), role, layer);
+}
+
+TensorLocation Checkpoint::GetInBase(Role role, size_t layer) const {
+  return Demand(FindInBase(role, layer), role, layer);
 }
 
 ExpertMatrixLocation Checkpoint::ExpertMatrix(size_t layer, size_t expert, Role role) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/file.h"
@@ -52,6 +53,17 @@ struct Shard {
   uint64_t bytes = 0;
 };
 
+// What UseOverlay has put in place of the checkpoint's matrices.
+struct OverlayInUse {
+  std::filesystem::path folder;
+  std::string trunk;        // what the overlay was made with: "q8", "q4", "lossless"
+  bool exact = false;       // every matrix stands for the same numbers as the checkpoint's own
+  std::string fingerprint;  // tells overlays apart
+  size_t matrices = 0;
+  uint64_t bytes = 0;           // of these matrices
+  uint64_t replaced_bytes = 0;  // that they have in the checkpoint itself
+};
+
 // Opened once, then read-only; safe to use from many threads.
 class Checkpoint {
  public:
@@ -75,10 +87,16 @@ class Checkpoint {
   // many as the model says. Answers are then not the model's. Throws Error(kUsage) for more than
   // the model says. Not while others use the checkpoint.
   void UseExperts(size_t count);
+  // From now on Find gives the matrices that the overlay in `folder` holds in place of the
+  // checkpoint's own (docs/overlay.md). Throws Error(kCheckpoint) or Error(kIo) that names file and
+  // tensor for an overlay that is none, is not finished, is damaged, or was made from another
+  // checkpoint. Once, and not while others use the checkpoint.
+  void UseOverlay(const std::filesystem::path& folder);
+  const std::optional<OverlayInUse>& overlay() const { return overlay_; }
   // The first folder.
   const std::filesystem::path& model_dir() const { return model_dirs_.front(); }
   const std::vector<std::filesystem::path>& model_dirs() const { return model_dirs_; }
-  // Those that are there.
+  // Those that are there, and then the files of the overlay.
   const std::vector<Shard>& shards() const { return shards_; }
 
   // The tensor of a role; nothing where the model has no such role, or where it lies outside the
@@ -87,6 +105,9 @@ class Checkpoint {
   std::optional<TensorLocation> Find(Role role, size_t layer = 0) const;
   // Find, for a role that the config demands; throws Error(kCheckpoint) naming it otherwise.
   TensorLocation Get(Role role, size_t layer = 0) const;
+  // The same for the tensor that an overlay may have replaced.
+  std::optional<TensorLocation> FindInBase(Role role, size_t layer = 0) const;
+  TensorLocation GetInBase(Role role, size_t layer = 0) const;
   // An expert of a MoE layer, both of the part that was opened; throws Error(kCheckpoint)
   // otherwise.
   ExpertLocation Expert(size_t layer, size_t expert) const;
@@ -110,8 +131,10 @@ class Checkpoint {
 
  private:
   friend class CheckpointOpener;
+  friend class OverlayBinder;
   Checkpoint(std::vector<std::filesystem::path> model_dirs, ModelConfig config);
 
+  TensorLocation Demand(std::optional<TensorLocation> found, Role role, size_t layer) const;
   ByteRange RangeOf(const LocationTable::Location& location, uint64_t bytes) const;
   ExpertMatrixLocation ExpertMatrix(size_t layer, size_t expert, Role role) const;
 
@@ -120,6 +143,8 @@ class Checkpoint {
   std::vector<Shard> shards_;
   TensorSlots slots_;
   LocationTable locations_;
+  std::unordered_map<size_t, TensorLocation> replaced_;  // by slot
+  std::optional<OverlayInUse> overlay_;
   uint64_t tensor_count_ = 0;
   uint64_t tensor_bytes_ = 0;
   uint64_t ignored_tensor_count_ = 0;

@@ -150,20 +150,13 @@ class Synthesizer {
 
   // What an interrupted writer of a checkpoint left in the folder: NAME.NUMBER.partial.
   std::vector<fs::path> Leftovers() const {
-    constexpr std::string_view kSuffix = ".partial";
     std::vector<fs::path> left;
     std::error_code error;
     for (fs::directory_iterator it(options_.output, error), end; !error && it != end;
          it.increment(error)) {
-      std::string name = it->path().filename().string();
-      if (!name.ends_with(kSuffix)) continue;
-      name.resize(name.size() - kSuffix.size());
-      const size_t dot = name.rfind('.');
-      if (dot == std::string::npos || dot + 1 == name.size() ||
-          name.find_first_not_of("0123456789", dot + 1) != std::string::npos) {
-        continue;
-      }
-      name.resize(dot);
+      const auto target = AtomicFile::TargetOf(it->path().filename().string());
+      if (!target) continue;
+      const std::string& name = *target;
       const bool ours = name == kIndexName || name == kConfigName || name == kSingleName ||
                         name == "generation_config.json" || ParseShardNumber(name) ||
                         std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();

@@ -246,6 +246,9 @@ size_t DtypeBytes(Dtype dtype) {
     case Dtype::kBf16:
       return 2;
     case Dtype::kU8:
+    case Dtype::kCodedBf16:
+    case Dtype::kQ8:
+    case Dtype::kQ4:
       break;
   }
   return 1;
@@ -258,6 +261,9 @@ std::string_view DtypeName(Dtype dtype) {
     case Dtype::kBf16:
       return "BF16";
     case Dtype::kU8:
+    case Dtype::kCodedBf16:
+    case Dtype::kQ8:
+    case Dtype::kQ4:
       break;
   }
   return "U8";

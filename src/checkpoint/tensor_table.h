@@ -17,9 +17,13 @@ namespace kimi_k3 {
 // Columns of an MXFP4 matrix that share a scale.
 inline constexpr size_t kMxfp4GroupColumns = 32;
 
-enum class Dtype : uint8_t { kF32, kBf16, kU8 };
+// How numbers are stored. The last three are forms of whole rows, which overlays alone have:
+// base/coded_bf16.h, base/quantized_group.h.
+enum class Dtype : uint8_t { kF32, kBf16, kU8, kCodedBf16, kQ8, kQ4 };
+// Bytes of a number. REQUIRES: none of the last three.
 size_t DtypeBytes(Dtype dtype);
-std::string_view DtypeName(Dtype dtype);  // as in safetensors headers: "F32", "BF16", "U8"
+// As in safetensors headers: "F32", "BF16", "U8"; the last three are "U8" there too.
+std::string_view DtypeName(Dtype dtype);
 
 // What a tensor does in the model. Within a layer the order is the order in which a pass uses the
 // streamed matrices (docs/architecture.md).

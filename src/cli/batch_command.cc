@@ -93,13 +93,13 @@ void CheckOptions(const BatchOptions& options) {
 // All that answers depend on besides their requests.
 std::string SettingsOf(const BatchOptions& options, const Checkpoint& checkpoint) {
   const ServerOptions& defaults = options.run.defaults;
-  // Named only where it is not what it was before it could be chosen.
-  const std::string_view state = options.engine.state_type == StateType::kF32 ? "" : " state bf16";
+  const std::string approximations = DescribeApproximations(options.engine, checkpoint);
   return fmt::format(
-      "model {} cache {}{} context {} name {} temperature {} top-p {} seed {} tokens {}",
-      ModelFingerprint(checkpoint), static_cast<int>(options.engine.kv_cache), state,
+      "model {} cache {} context {} name {} temperature {} top-p {} seed {} tokens {}{}",
+      ModelFingerprint(checkpoint), static_cast<int>(options.engine.kv_cache),
       options.engine.context, defaults.model_name, defaults.temperature, defaults.top_p,
-      options.run.seed, defaults.most_answer_tokens);
+      options.run.seed, defaults.most_answer_tokens,
+      approximations.empty() ? "" : " " + approximations);
 }
 
 uint64_t ReservedBytes(const BatchInput& input) {

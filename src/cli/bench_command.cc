@@ -219,6 +219,7 @@ void WriteWhole(const std::filesystem::path& path, const std::string& text) {
 void AddOptions(CLI::App& command, BenchOptions& options) {
   FlagGroup model(command, "Model");
   AddModelFlags(model, options.engine);
+  AddOverlayFlag(model, options.engine);
   model.Count("-t,--threads", "N", options.engine.threads,
               "Threads that compute; 0: one a physical core", 0, 1024);
   model.Value("--io", "WAY", "How weights are read: auto, direct, buffered or mmap",

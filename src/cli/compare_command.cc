@@ -41,7 +41,7 @@ struct ComparedText {
 };
 
 struct SettingResult {
-  std::string flags;  // empty: exact
+  std::string name;  // empty: the exact run, which the others are compared with
   LogitsComparison comparison;
   double seconds_per_token = 0;
   uint64_t bytes_per_token = 0;
@@ -79,7 +79,7 @@ class Comparison {
     output_.Note(engine.Description());
     if (results_.empty()) Begin(engine);
     SettingResult result;
-    result.flags = engine.approximations();
+    if (!results_.empty()) result.name = NameOf(engine, wanted);
     Predict(engine, result);
     Decode(engine, result);
     output_.ClearStatus();
@@ -118,8 +118,8 @@ class Comparison {
       };
       generation.on_prompt_progress = [&](size_t done) {
         if (!output_.WantsStatus()) return;
-        output_.Status(fmt::format("{}: {} of {} tokens of the text", NameOf(result), at + done,
-                                   text_.positions()));
+        output_.Status(fmt::format("{}: {} of {} tokens of the text", exact ? "exact" : result.name,
+                                   at + done, text_.positions()));
       };
       Continue(engine, sequence, std::span(text_.ids).subspan(at, rows), generation, [] {});
     }
@@ -156,8 +156,10 @@ class Comparison {
     if (result.reason == StopReason::kInterrupted) Fail(ErrorKind::kInterrupted, "interrupted");
   }
 
-  static std::string NameOf(const SettingResult& result) {
-    return result.flags.empty() ? "exact" : result.flags;
+  static std::string NameOf(const Engine& engine, const EngineOptions& options) {
+    const std::string flags = engine.approximations();
+    if (options.overlay_dir.empty() || flags.find("--overlay") != std::string::npos) return flags;
+    return flags + (flags.empty() ? "" : " ") + "--overlay lossless";
   }
 
   const CompareOptions& options_;
@@ -173,8 +175,8 @@ Json ToJson(const Comparison& comparison) {
   const ComparedText& text = comparison.text();
   Json settings = Json::array();
   for (const SettingResult& result : comparison.results()) {
-    Json setting = {{"approximations", result.flags}, {"bits_per_byte", BitsPerByte(result, text)}};
-    if (!result.flags.empty()) {
+    Json setting = {{"approximations", result.name}, {"bits_per_byte", BitsPerByte(result, text)}};
+    if (!result.name.empty()) {
       setting["kl_divergence"] = result.comparison.mean_divergence();
       setting["largest_kl_divergence"] = result.comparison.largest_divergence();
       setting["same_first_choice"] = result.comparison.same_first_choice();
@@ -196,7 +198,7 @@ std::string ToTable(const Comparison& comparison) {
   const ComparedText& text = comparison.text();
   const std::vector<SettingResult>& results = comparison.results();
   size_t width = 7;
-  for (const SettingResult& result : results) width = std::max(width, result.flags.size());
+  for (const SettingResult& result : results) width = std::max(width, result.name.size());
   std::string table = fmt::format(
       "{}: {} tokens in windows of {}\n{:{}}  bits a byte  to exact  KL, mean   largest  same "
       "first  tokens/s  read a token\n",
@@ -205,8 +207,8 @@ std::string ToTable(const Comparison& comparison) {
   for (const SettingResult& result : results) {
     const double bits = BitsPerByte(result, text);
     table +=
-        fmt::format("{:{}}  {:>11.5f}", result.flags.empty() ? "exact" : result.flags, width, bits);
-    if (result.flags.empty()) {
+        fmt::format("{:{}}  {:>11.5f}", result.name.empty() ? "exact" : result.name, width, bits);
+    if (result.name.empty()) {
       table += fmt::format("  {:>8}  {:>8}  {:>8}  {:>10}", "", "", "", "");
     } else {
       table +=

@@ -46,6 +46,7 @@ void AddApproximationFlags(FlagGroup& group, EngineOptions& engine) {
              "Experts that each token goes to, fewer than the model chooses: faster, not exact", 1,
              kMostExperts)
       .Default("");
+  AddOverlayFlag(group, engine);
 }
 
 void AddEngineFlags(CLI::App& app, EngineOptions& engine) {

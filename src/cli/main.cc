@@ -21,6 +21,7 @@
 #include "cli/inspect_command.h"
 #include "cli/plan_command.h"
 #include "cli/pull_command.h"
+#include "cli/quantize_command.h"
 #include "cli/run_command.h"
 #include "cli/run_options.h"
 #include "cli/serve_command.h"
@@ -72,6 +73,7 @@ int Main(int argc, char** argv) {
   AddVerifyCommand(app, code);
   AddDoctorCommand(app);
   AddSynthCommand(app);
+  AddQuantizeCommand(app);
   AddTokenizeCommand(app);
   AddHelpCommand(app);
   AddCompletionCommands(app);

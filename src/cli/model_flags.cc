@@ -27,6 +27,18 @@ Flag AddModelFlags(FlagGroup& group, EngineOptions& engine) {
   return model;
 }
 
+Flag AddOverlayFlag(FlagGroup& group, EngineOptions& engine) {
+  return group.Value("--overlay", "DIR",
+                     "Use the matrices of this overlay in place of the model's own (kimi_k3 "
+                     "quantize makes one)",
+                     [&engine](const std::string& text) {
+                       if (text.empty()) {
+                         Fail(ErrorKind::kUsage, "--overlay: the folder's name is empty");
+                       }
+                       engine.overlay_dir = text;
+                     });
+}
+
 Flag AddFolders(FlagGroup& group, std::vector<std::filesystem::path>& folders) {
   return group
       .Values("-m,--model,DIR", "DIR",

@@ -9,6 +9,9 @@ namespace kimi_k3 {
 // Adds -m (which may be repeated) and --shard; `engine` must outlive the parse. Returns -m.
 Flag AddModelFlags(FlagGroup& group, EngineOptions& engine);
 
+// Adds --overlay; `engine` must outlive the parse.
+Flag AddOverlayFlag(FlagGroup& group, EngineOptions& engine);
+
 // The folders that AddModelFlags has read.
 std::vector<std::filesystem::path> ModelFolders(const EngineOptions& engine);
 

@@ -128,6 +128,9 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
   if (!planned.approximations.empty()) {
     out << fmt::format("not the exact answers: {}\n", planned.approximations);
   }
+  if (const std::string overlay = DescribeOverlay(planned.checkpoint); !overlay.empty()) {
+    out << overlay << '\n';
+  }
   out << FormatPlan(plan);
   if (const std::optional<PlanEstimate>& estimate = planned.estimate) {
     out << fmt::format("drive: {}/s ({})\n",
@@ -210,7 +213,7 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
       .checkpoint = checkpoint,
       .plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident)),
       .budget_source = source,
-      .approximations = DescribeApproximations(options.engine, checkpoint.config())};
+      .approximations = DescribeApproximations(options.engine, checkpoint)};
   if (options.batch > 0) {
     planned.batches = PlanBatches(checkpoint, options.engine, resident, options.batch);
   }

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -28,14 +27,9 @@ bool IsStillThere(const UniqueFd& fd, const std::filesystem::path& path) {
 void RemoveHalfWritten(const std::filesystem::path& session) {
   std::error_code ignored;
   const auto folder = session.has_parent_path() ? session.parent_path() : ".";
-  const std::string front = session.filename().string() + ".";
-  constexpr std::string_view kBack = ".partial";
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(front) || !name.ends_with(kBack)) continue;
-    if (name.size() <= front.size() + kBack.size()) continue;
-    const std::string number = name.substr(front.size(), name.size() - front.size() - kBack.size());
-    if (!std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; })) continue;
+    const auto target = AtomicFile::TargetOf(entry.path().filename().string());
+    if (!target || *target != session.filename()) continue;
     std::filesystem::remove(entry.path(), ignored);
   }
 }

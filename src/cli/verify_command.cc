@@ -17,6 +17,7 @@
 #include "fetch/manifest.h"
 #include "fetch/pull.h"
 #include "fetch/verify.h"
+#include "overlay/overlay_check.h"
 
 namespace kimi_k3 {
 namespace {
@@ -25,6 +26,22 @@ constexpr const char* kStateNames[] = {"good", "bad", "missing", "unreadable"};
 
 VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
   TransferRate rate;
+  const auto progress = [&](const VerifyProgress& now) {
+    const double speed = rate.Update(now.bytes_done);
+    if (!output.WantsStatus()) return;
+    output.Status(fmt::format("verifying: {}, {} of {} files",
+                              TransferText(now.bytes_done, now.bytes_total, speed), now.files_done,
+                              now.files_total));
+  };
+  if (options.overlay) {
+    VerifyReport report = CheckOverlay({.base_folders = options.folders,
+                                        .overlay = *options.overlay,
+                                        .quick = options.quick,
+                                        .stop = &InterruptGuard::Flag(),
+                                        .progress = progress});
+    output.ClearStatus();
+    return report;
+  }
   VerifyOptions verify;
   verify.folders = options.folders;
   if (options.hash_list) verify.hash_list = *options.hash_list;
@@ -32,13 +49,7 @@ VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
   verify.write_hashes = options.write_hashes;
   verify.go_on = options.go_on;
   verify.stop = &InterruptGuard::Flag();
-  verify.progress = [&](const VerifyProgress& now) {
-    const double speed = rate.Update(now.bytes_done);
-    if (!output.WantsStatus()) return;
-    output.Status(fmt::format("verifying: {}, {} of {} files",
-                              TransferText(now.bytes_done, now.bytes_total, speed), now.files_done,
-                              now.files_total));
-  };
+  verify.progress = progress;
   try {
     VerifyReport report = VerifyCheckpoint(verify);
     output.ClearStatus();
@@ -80,8 +91,9 @@ std::string ToText(const VerifyReport& report, const VerifyCommandOptions& optio
   const size_t files = report.files.size();
   const std::string count = fmt::format("{} file{}", files, files == 1 ? "" : "s");
   if (!report.good()) {
-    return text + (bad > 0 ? fmt::format("{} of {} not good\n", bad, count)
-                           : "the checkpoint is not whole\n");
+    return text + (bad > 0           ? fmt::format("{} of {} not good\n", bad, count)
+                   : options.overlay ? "the overlay cannot be used\n"
+                                     : "the checkpoint is not whole\n");
   }
   if (options.quick) {
     return text + fmt::format("{}: sizes and headers are good (contents were not read)\n", count);
@@ -145,6 +157,10 @@ void Repair(const VerifyReport& report, const VerifyCommandOptions& options, Out
 void AddOptions(CLI::App& command, VerifyCommandOptions& options) {
   FlagGroup group(command, "Verify");
   AddFolders(group, options.folders);
+  group.Text(
+      "--overlay", "DIR", options.overlay,
+      "Verify this overlay, and that it was made from the checkpoint, whose own contents are "
+      "not read");
   group.Switch("--quick", options.quick, "Compare sizes and headers alone; contents are not read");
   group.Text("--hashes", "FILE", options.hash_list,
              "Compare with the hashes in this file, as sha256sum writes it");
@@ -162,6 +178,12 @@ void CheckOptions(const VerifyCommandOptions& options) {
     Fail(ErrorKind::kUsage,
          "--quick reads no contents, which --write-hashes and --continue are "
          "about: give one");
+  }
+  if (options.overlay &&
+      (options.hash_list || options.write_hashes || options.repair || options.go_on)) {
+    Fail(ErrorKind::kUsage,
+         "--overlay verifies an overlay against its own record; --hashes, --write-hashes, --repair "
+         "and --continue are for checkpoints");
   }
 }
 

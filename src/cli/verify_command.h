@@ -13,6 +13,7 @@ namespace kimi_k3 {
 
 struct VerifyCommandOptions {
   std::vector<std::filesystem::path> folders;
+  std::optional<std::string> overlay;  // verified in place of the checkpoint
   std::optional<std::string> hash_list;
   bool quick = false;
   bool write_hashes = false;

@@ -115,7 +115,7 @@ size_t Engine::threads() const { return parts_->pool.threads(); }
 std::string Engine::part() const { return DescribeModelPart(parts_->checkpoint.config()); }
 
 std::string Engine::approximations() const {
-  return DescribeApproximations(parts_->options, parts_->checkpoint.config());
+  return DescribeApproximations(parts_->options, parts_->checkpoint);
 }
 
 std::string Engine::Description() const {
@@ -124,11 +124,13 @@ std::string Engine::Description() const {
       config.is_part() ? fmt::format("a part whose answers are not the model's: {}", part())
                        : fmt::format("{} layers", config.layers);
   const std::string flags = approximations();
-  return fmt::format("{}, {}{}, {} on disk; budget {}; {}; {} with {} thread{}", config.model_type,
-                     extent, flags.empty() ? "" : " (not the exact answers: " + flags + ")",
-                     FormatByteSize(parts_->checkpoint.tensor_bytes()),
-                     FormatByteSize(parts_->plan.budget_bytes), parts_->weights->io_description(),
-                     kernels::CurrentIsa(), threads(), threads() == 1 ? "" : "s");
+  const std::string overlay = DescribeOverlay(parts_->checkpoint);
+  return fmt::format(
+      "{}, {}{}, {} on disk{}; budget {}; {}; {} with {} thread{}", config.model_type, extent,
+      flags.empty() ? "" : " (not the exact answers: " + flags + ")",
+      FormatByteSize(parts_->checkpoint.tensor_bytes()), overlay.empty() ? "" : ", " + overlay,
+      FormatByteSize(parts_->plan.budget_bytes), parts_->weights->io_description(),
+      kernels::CurrentIsa(), threads(), threads() == 1 ? "" : "s");
 }
 
 const std::vector<std::string>& Engine::warnings() const { return parts_->checkpoint.warnings(); }

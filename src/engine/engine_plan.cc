@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "checkpoint/model_folders.h"
@@ -36,10 +37,12 @@ std::vector<std::filesystem::path> ModelDirs(const EngineOptions& options) {
 Checkpoint OpenCheckpoint(const EngineOptions& options) {
   Checkpoint checkpoint = Checkpoint::Open(ModelDirs(options), options.shard);
   checkpoint.UseExperts(options.experts_per_token);
+  if (!options.overlay_dir.empty()) checkpoint.UseOverlay(options.overlay_dir);
   return checkpoint;
 }
 
-std::string DescribeApproximations(const EngineOptions& options, const ModelConfig& config) {
+std::string DescribeApproximations(const EngineOptions& options, const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
   std::vector<std::string> flags;
   if (options.kv_cache != KvCacheType::kF32) {
     flags.push_back(fmt::format("--kv-cache-quant {}", KvCacheName(options.kv_cache)));
@@ -50,18 +53,29 @@ std::string DescribeApproximations(const EngineOptions& options, const ModelConf
   if (config.experts_left_out > 0) {
     flags.push_back(fmt::format("--experts-per-token {}", config.moe.experts_per_token));
   }
+  if (const auto& overlay = checkpoint.overlay(); overlay && !overlay->exact) {
+    flags.push_back(fmt::format("--overlay {}:{}", overlay->trunk, overlay->fingerprint));
+  }
   return fmt::format("{}", fmt::join(flags, " "));
+}
+
+std::string DescribeOverlay(const Checkpoint& checkpoint) {
+  const std::optional<OverlayInUse>& overlay = checkpoint.overlay();
+  if (!overlay) return {};
+  return fmt::format("overlay {}, {} in place of {}", overlay->trunk,
+                     FormatByteSize(overlay->bytes), FormatByteSize(overlay->replaced_bytes));
 }
 
 bool HasApproximations(const EngineOptions& options) {
   return options.kv_cache != KvCacheType::kF32 || options.state_type != StateType::kF32 ||
-         options.experts_per_token != 0;
+         options.experts_per_token != 0 || !options.overlay_dir.empty();
 }
 
 EngineOptions WithoutApproximations(EngineOptions options) {
   options.kv_cache = KvCacheType::kF32;
   options.state_type = StateType::kF32;
   options.experts_per_token = 0;
+  options.overlay_dir.clear();
   return options;
 }
 

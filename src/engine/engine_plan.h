@@ -13,13 +13,18 @@
 
 namespace kimi_k3 {
 
-// The checkpoint that the options name, in all their folders; throws as Checkpoint::Open.
+// The checkpoint that the options name, in all their folders, with their overlay; throws as
+// Checkpoint::Open and UseOverlay.
 Checkpoint OpenCheckpoint(const EngineOptions& options);
 
 // Engine::approximations of these options for this model.
-std::string DescribeApproximations(const EngineOptions& options, const ModelConfig& config);
+std::string DescribeApproximations(const EngineOptions& options, const Checkpoint& checkpoint);
 
-// Whether the options ask for any, and the same options without.
+// "overlay lossless, 76 GB in place of 109 GB"; empty without an overlay.
+std::string DescribeOverlay(const Checkpoint& checkpoint);
+
+// Whether the options ask for any, or for an overlay, be it an exact one; and the same options
+// without.
 bool HasApproximations(const EngineOptions& options);
 EngineOptions WithoutApproximations(EngineOptions options);
 

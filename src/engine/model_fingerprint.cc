@@ -8,32 +8,16 @@
 #include <array>
 #include <bit>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/file.h"
+#include "base/fnv_hash.h"
 #include "checkpoint/tensor_table.h"
 
 namespace kimi_k3 {
 namespace {
 
 constexpr size_t kSampleBytes = 1024;
-
-// FNV-1a (Fowler, Noll, Vo) of 64 bits: models differ by accident, not by design.
-class Hash {
- public:
-  void Add(std::span<const std::byte> bytes) {
-    for (const std::byte byte : bytes) {
-      value_ ^= static_cast<uint64_t>(byte);
-      value_ *= 0x100000001b3U;
-    }
-  }
-  void Add(std::string_view text) { Add(std::as_bytes(std::span(text))); }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325U;
-};
 
 // Floats by their bits, so that no digit is lost.
 uint32_t Bits(float number) { return std::bit_cast<uint32_t>(number); }
@@ -79,7 +63,7 @@ class Fingerprint {
     std::vector<TensorLocation> matrices;
     for (const TensorSpec& spec : TensorSpecs(checkpoint_.config(), layer)) {
       if (IsExpertRole(spec.role)) continue;
-      const TensorLocation tensor = checkpoint_.Get(spec.role, layer.value_or(0));
+      const TensorLocation tensor = checkpoint_.GetInBase(spec.role, layer.value_or(0));
       hash_.Add(fmt::format("{} {} {} {};", static_cast<int>(spec.role),
                             static_cast<int>(tensor.dtype), tensor.rows, tensor.columns));
       if (spec.kind != TensorKind::kVector) matrices.push_back(tensor);
@@ -105,7 +89,7 @@ class Fingerprint {
   }
 
   const Checkpoint& checkpoint_;
-  Hash hash_;
+  FnvHash hash_;
 };
 
 }  // namespace

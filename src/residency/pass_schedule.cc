@@ -34,7 +34,9 @@ ByteRange PassStep::RangeOf(size_t tile) const {
 }
 
 Tile PassStep::ViewRows(size_t first, size_t count, const std::byte* data) const {
-  return {first, {WeightTypeOf(location.dtype), count, location.columns, data, nullptr}};
+  const size_t coded_row_bytes = location.dtype == Dtype::kCodedBf16 ? row_bytes() : 0;
+  return {first,
+          {WeightTypeOf(location.dtype), count, location.columns, data, nullptr, coded_row_bytes}};
 }
 
 kernels::WeightType WeightTypeOf(Dtype dtype) {
@@ -43,6 +45,12 @@ kernels::WeightType WeightTypeOf(Dtype dtype) {
       return kernels::WeightType::kF32;
     case Dtype::kBf16:
       return kernels::WeightType::kBf16;
+    case Dtype::kCodedBf16:
+      return kernels::WeightType::kCodedBf16;
+    case Dtype::kQ8:
+      return kernels::WeightType::kQ8;
+    case Dtype::kQ4:
+      return kernels::WeightType::kQ4;
     case Dtype::kU8:
       break;
   }

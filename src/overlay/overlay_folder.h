@@ -1,0 +1,46 @@
+// The folder of an overlay that is being made: whose it is, and what is in it already.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/overlay_record.h"
+#include "fetch/folder_lock.h"
+#include "overlay/overlay_plan.h"
+
+namespace kimi_k3 {
+
+// Holds the folder for this program while it lives. The record on disk is always true: a file is
+// entered once it is there, whole.
+class OverlayFolder {
+ public:
+  // Makes the folder or takes up what an earlier run left, and clears away what was half-written.
+  // wanted: the record of the overlay to be made, without files. Throws Error as WriteOverlay says.
+  OverlayFolder(std::filesystem::path folder, OverlayRecord wanted);
+
+  const std::filesystem::path& path() const { return folder_; }
+  const OverlayRecord& record() const { return record_; }
+
+  // The entry of a file that is there, in full length. Throws Error(kUsage) where its matrices were
+  // made from another checkpoint.
+  const OverlayFile* Find(const OverlayUnit& unit, const Checkpoint& checkpoint) const;
+  // Throws Error(kIo) where the disk has less room than `needed_bytes`.
+  void CheckSpace(uint64_t needed_bytes) const;
+
+  void Begin();                // not complete from here on
+  void Add(OverlayFile file);  // which is on disk
+  void Complete();
+
+ private:
+  void CheckNothingElseIsThere() const;
+  void RemoveHalfWritten() const;
+
+  std::filesystem::path folder_;
+  std::optional<FolderLock> lock_;
+  OverlayRecord record_;
+};
+
+}  // namespace kimi_k3

@@ -24,6 +24,7 @@
 #include "cli/model_flags.h"
 #include "cli/output.h"
 #include "cli/result_file.h"
+#include "engine/engine_plan.h"
 
 namespace kimi_k3 {
 namespace {
@@ -166,6 +167,8 @@ class Lister {
 void AddOptions(CLI::App& command, InspectOptions& options) {
   FlagGroup group(command, "Inspect");
   AddFolders(group, options.folders);
+  group.Text("--overlay", "DIR", options.overlay,
+             "Say too what this overlay would put in place of the checkpoint's matrices");
   group.Texts("--tensors", "PATTERN", options.patterns,
               "List the tensors whose names match, such as '*.layers.3.*norm*' (may be repeated)");
   group.Switch("--values", options.values,
@@ -176,6 +179,10 @@ void AddOptions(CLI::App& command, InspectOptions& options) {
 }
 
 void CheckOptions(const InspectOptions& options) {
+  if (options.overlay && (options.json || !options.patterns.empty())) {
+    Fail(ErrorKind::kUsage,
+         "--overlay adds a line to the report: give neither --json nor --tensors");
+  }
   if (options.values && options.patterns.empty()) {
     Fail(ErrorKind::kUsage,
          "--values reads the tensors that --tensors lists: give a pattern too "
@@ -185,6 +192,16 @@ void CheckOptions(const InspectOptions& options) {
   if (options.svg_file->empty()) Fail(ErrorKind::kUsage, "--svg: the name is empty");
   KeepModelWhole("--svg", *options.svg_file, options.folders);
   CheckResultFile("--svg", *options.svg_file, 0);
+}
+
+// What an overlay replaces, in a line.
+std::string OverlayLine(const InspectOptions& options) {
+  Checkpoint checkpoint = Checkpoint::Open(options.folders);
+  checkpoint.UseOverlay(*options.overlay);
+  return fmt::format("overlay {}: {} matrices, {} ({})\n", *options.overlay,
+                     checkpoint.overlay()->matrices, DescribeOverlay(checkpoint),
+                     checkpoint.overlay()->exact ? "the answers stay the model's"
+                                                 : "the answers are not the model's");
 }
 
 }  // namespace
@@ -203,6 +220,7 @@ void RunInspect(const InspectOptions& options) {
                                                          nlohmann::json::error_handler_t::replace) +
                                    "\n"
                              : FormatReport(report));
+    if (options.overlay && !options.json) output.Text(OverlayLine(options));
   }
   if (!options.svg_file) return;
   AtomicFile file(*options.svg_file);

@@ -12,7 +12,8 @@ namespace kimi_k3 {
 
 struct InspectOptions {
   std::vector<std::filesystem::path> folders;
-  std::vector<std::string> patterns;  // of tensor names; none: the report
+  std::optional<std::string> overlay;  // told of beside the report
+  std::vector<std::string> patterns;   // of tensor names; none: the report
   bool values = false;
   bool json = false;
   std::optional<std::string> svg_file;

@@ -97,6 +97,9 @@ void OverlayBinder::Bind(const OverlayFile& file, uint64_t data_offset,
     return;
   }
   const TensorSpec& spec = *target.spec;
+  const auto base = checkpoint_.FindInBase(spec.role, target.layer);
+  // Of a part of the model, what is not there is not run either.
+  if (!base || !IsMadeFrom(*base, promised->second, where)) return;
   if (tensor.dtype != DtypeName(*form) || tensor.shape.size() != 2 ||
       tensor.end - tensor.begin != promised->second.matrix->bytes || tensor.shape[0] != spec.rows ||
       !OverlayRowFits(*form, spec.columns, tensor.shape[1])) {
@@ -105,9 +108,6 @@ void OverlayBinder::Bind(const OverlayFile& file, uint64_t data_offset,
                   OverlayFormName(*form));
     return;
   }
-  const auto base = checkpoint_.FindInBase(spec.role, target.layer);
-  // Of a part of the model, what is not there is not run either.
-  if (!base || !IsMadeFrom(*base, promised->second, where)) return;
   const auto shard = static_cast<uint32_t>(checkpoint_.shards_.size() + shards_.size() - 1);
   const TensorLocation location = {{shard, data_offset + tensor.begin, tensor.end - tensor.begin},
                                    *form,

@@ -7,6 +7,7 @@
 
 #include "residency/expert_view.h"
 #include "residency/guarded_map.h"
+#include "residency/tile_check.h"
 
 namespace kimi_k3 {
 namespace {
@@ -24,7 +25,9 @@ class MappedStream : public WeightStream {
     const PassStep& step = schedule_.steps()[walk_.ExpectMatrix(matrix)];
     for (size_t tile = 0; tile < step.tiles(); ++tile) {
       const ByteRange range = step.RangeOf(tile);
-      visit(step.View(tile, At(range)));
+      const Tile view = step.View(tile, At(range));
+      CheckTile(*checkpoint_, step, view);
+      visit(view);
       maps_[range.shard].CheckIntact();
     }
     walk_.Advance();

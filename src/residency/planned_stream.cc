@@ -15,6 +15,7 @@
 #include "residency/io_channel.h"
 #include "residency/read_ahead.h"
 #include "residency/read_lanes.h"
+#include "residency/tile_check.h"
 
 namespace kimi_k3 {
 namespace {
@@ -276,7 +277,9 @@ class BudgetedStream : public PlannedStream, private ReadClient {
       ThrowIfFailed(*transfer);
       const std::byte* data = ahead_.OldestTile();
       lock.unlock();
-      visit(step.View(tile, data));
+      const Tile view = step.View(tile, data);
+      CheckTile(*checkpoint_, step, view);
+      visit(view);
       channel_.landing->CheckIntact(step.location.range.shard);
       lock.lock();
       ahead_.ReleaseOldestTile();
@@ -306,7 +309,9 @@ class BudgetedStream : public PlannedStream, private ReadClient {
       if (rows == visited) continue;
       const std::byte* data = ahead_.PinData(index);
       lock.unlock();
-      visit(step.ViewRows(visited, rows - visited, data + visited * step.row_bytes()));
+      const Tile view = step.ViewRows(visited, rows - visited, data + visited * step.row_bytes());
+      CheckTile(*checkpoint_, step, view);
+      visit(view);
       channel_.landing->CheckIntact(step.location.range.shard);
       lock.lock();
       visited = rows;

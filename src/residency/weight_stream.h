@@ -40,8 +40,8 @@ enum class ExpertOrder {
 // consumed in the order of Role, every one exactly once; then the head, if BeginPass said so.
 // Consuming out of order is a programming error and throws std::logic_error. One thread calls; the
 // callbacks run on that thread, and may share a tile with others until they return. A failed read
-// throws Error(kIo) that names file and offset; an MXFP4 scale that stands for NaN throws
-// Error(kCheckpoint) that names the tensor.
+// throws Error(kIo) that names file and offset; an MXFP4 scale that stands for NaN, and
+// damage that CheckTile sees, throw Error(kCheckpoint) that names the tensor.
 class WeightStream {
  public:
   virtual ~WeightStream() = default;

@@ -1,13 +1,16 @@
 // Overlays through the engine: bits that depend on the weights alone, and on none where it is
 // lossless.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "checkpoint/checkpoint.h"
 #include "engine/golden_engine.h"
 #include "engine/temporary_folder.h"
 #include "kimi_k3/engine.h"
+#include "kimi_k3/error.h"
 #include "overlay/overlay_writer.h"
 
 namespace kimi_k3 {
@@ -76,6 +79,47 @@ TEST_P(GoldenOverlay, OfGroupsGivesTheSameBitsHoweverItRuns) {
     EXPECT_TRUE(SameBits(LogitsOf(options, 12), first));
     options.io = "mmap";
     EXPECT_TRUE(SameBits(LogitsOf(options, 1), first));
+  }
+}
+
+// Sets bytes of the first matrix of layer 1 in the overlay.
+void Damage(const std::filesystem::path& overlay, size_t at, std::string_view bytes) {
+  const auto path = overlay / "layer-00001.safetensors";
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  uint64_t header = 0;
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  file.seekp(static_cast<std::streamoff>(sizeof header + header + at));
+  file << bytes << std::flush;
+  ASSERT_TRUE(file.good());
+}
+
+TEST(DamagedOverlayWeights, AreToldOfWithFileAndTensor) {
+  for (const Dtype form : {Dtype::kCodedBf16, Dtype::kQ8, Dtype::kQ4}) {
+    for (const char* io : {"buffered", "mmap"}) {
+      const TemporaryFolder folder;
+      EngineOptions options = GoldenOptions("k3", 16);
+      options.io = io;
+      options.overlay_dir = WriteGoldenOverlay(folder, options, form);
+      // In coded rows the first byte of each plane of codes is that of the first eight columns.
+      Damage(options.overlay_dir, 0, form == Dtype::kCodedBf16 ? "\xff" : "\xff\xff");
+      if (form == Dtype::kCodedBf16) {
+        const size_t columns = Checkpoint::Open(options.model_dir).Get(Role::kKdaQ, 1).columns;
+        Damage(options.overlay_dir, (columns + 7) / 8, "\xff");
+        Damage(options.overlay_dir, 2 * ((columns + 7) / 8), "\xff");
+      }
+      try {
+        LogitsOf(options, 4);
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint) << error.what();
+        EXPECT_THAT(error.what(), testing::HasSubstr("layer-00001.safetensors"));
+        // Of rows of 48 columns groups of 32 cannot be made: there o_proj comes first.
+        EXPECT_THAT(error.what(),
+                    testing::HasSubstr(form == Dtype::kCodedBf16
+                                           ? "layers.1.self_attn.q_proj.weight: row 0"
+                                           : "layers.1.self_attn.o_proj.weight: a scale"));
+      }
+    }
   }
 }
 

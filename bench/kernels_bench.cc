@@ -302,7 +302,6 @@ void DeltaRule(benchmark::State& state, kernels::StateType type) {
   std::vector<std::byte> states(kStates * head_bytes);
   const std::vector<float> q = Numbers(kDim, -0.1F, 0.1F);
   const std::vector<float> decay = Numbers(kDim, 0.9F, 1.0F);
-  std::vector<float> scratch(kDim);
   std::vector<float> out(kDim);
   const std::span<const std::byte> bytes = states;
   Compare(
@@ -310,8 +309,7 @@ void DeltaRule(benchmark::State& state, kernels::StateType type) {
       [&] {
         for (size_t h = 0; h < kStates; ++h) {
           kernels::DeltaRuleStep(type, &states[h * head_bytes], kDim,
-                                 {q.data(), q.data(), q.data(), decay.data(), 0.5F}, scratch.data(),
-                                 out.data());
+                                 {q.data(), q.data(), q.data(), decay.data(), 0.5F}, out.data());
         }
         benchmark::DoNotOptimize(out.data());
         return 2.0 * static_cast<double>(bytes.size());

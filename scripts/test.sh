@@ -53,10 +53,10 @@ $quick && exit 0
 
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 # The rooms; the program, which is these and its command line, is tested in the release build.
-build asan base_test checkpoint_test fetch_test kernels_test residency_test text_test grammar_test \
+build asan base_test checkpoint_test fetch_test overlay_test kernels_test residency_test text_test grammar_test \
   model_test engine_test server_test example
 # Two long runs over text, whole in release; their code is that of the other tests of the model.
-check asan -L 'base|checkpoint|fetch|kernels|residency|text|grammar|model|engine|server' \
+check asan -L 'base|checkpoint|fetch|overlay|kernels|residency|text|grammar|model|engine|server' \
   -E 'TinyModelTest.(HeldOutChapters|NineOfTenOfAllVerses)'
 build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine' -E 'TinyM'

@@ -119,7 +119,7 @@ HWY_EXPORT(BoundedDecayTarget);
 HWY_EXPORT(SoftplusDecayTarget);
 
 void DeltaRuleStep(StateType type, std::byte* state, size_t dim, const DeltaRuleInput& input,
-                   float* /*scratch*/, float* out) {
+                   float* out) {
   HWY_DYNAMIC_DISPATCH(DeltaRuleStepTarget)(type, state, dim, input, out);
 }
 

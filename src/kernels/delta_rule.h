@@ -27,9 +27,9 @@ struct DeltaRuleInput {
 // d = beta * (v - k^T state); state += k d^T; out = q^T state (the updated one). Sums over key rows
 // are chains of fused multiply-adds in ascending order. kBf16: the same in f32, and the updated
 // state, from which `out` has been read, is rounded once, to the nearest with ties to even.
-// scratch: dim floats. out: dim floats. Any dim >= 1. docs/model.md section 3.
+// out: dim floats. Any dim >= 1. docs/model.md section 3.
 void DeltaRuleStep(StateType type, std::byte* state, size_t dim, const DeltaRuleInput& input,
-                   float* scratch, float* out);
+                   float* out);
 
 // g[i] = exp(lower_bound * sigmoid(a * g[i])), a = exp(A_log) of the head: the bounded decay of K3.
 void BoundedDecay(float* g, float a, float lower_bound, size_t n);

@@ -17,9 +17,8 @@ namespace {
 // What one layer works on, [rows, width] but where said.
 struct KdaRows {
   RowsView q, k, v, decay, out;
-  RowsView beta;   // [rows, heads]
-  float* scratch;  // [width]
-  float* tail;     // a copy of one sequence's tails
+  RowsView beta;  // [rows, heads]
+  float* tail;    // a copy of one sequence's tails
   // [parts, head_dim, head_dim]: copies of one head's state, as it is stored
   float* states;
 };
@@ -109,7 +108,7 @@ void RunHead(const Compute& compute, size_t layer, const KdaVectors& vectors,
       if (i >= run.certain()) {
         KeepTentative(run.sequence->tentative(), layer, i - run.certain(), dim, head, input);
       }
-      kernels::DeltaRuleStep(type, state, dim, input, rows.scratch + at, out);
+      kernels::DeltaRuleStep(type, state, dim, input, out);
       kernels::RmsNorm(out, vectors.output_norm.data(), compute.config.rms_epsilon, out, dim);
     }
   }
@@ -139,7 +138,6 @@ void KdaAttention(const Compute& compute, size_t layer, const KdaVectors& vector
       .decay = workspace.Take(n, kda.width()),
       .out = workspace.Take(n, kda.width()),
       .beta = workspace.Take(n, kda.heads),
-      .scratch = workspace.TakeFloats(kda.width()),
       .tail = workspace.TakeFloats(3 * (kda.conv_taps - 1) * kda.width()),
       .states = workspace.TakeFloats(compute.parallel.parts() * kda.head_dim * kda.head_dim)};
   const RowsView low_rank = workspace.Take(n, kda.head_dim);
@@ -202,7 +200,7 @@ void AdvanceByTentativeRows(const ModelConfig& config, size_t layer, SequenceSta
                               .v = tentative.Values(layer, r) + h * dim,
                               .decay = tentative.Decays(layer, r) + h * dim,
                               .beta = tentative.Betas(layer, r)[h]},
-                             scratch, scratch);
+                             scratch);
     }
   }
 }

@@ -17,8 +17,7 @@ size_t Padded(size_t floats) { return (floats + kAlignFloats - 1) / kAlignFloats
 // What kda.cc, mla.cc, dense_mlp.cc and moe.cc take, in the same order.
 size_t KdaFloats(const ModelConfig& config, size_t rows, size_t parts) {
   const KdaConfig& kda = config.kda;
-  return 5 * Padded(rows * kda.width()) + Padded(rows * kda.head_dim) + Padded(rows * kda.heads) +
-         Padded(kda.width()) + Padded(rows * kda.width()) +
+  return 6 * Padded(rows * kda.width()) + Padded(rows * kda.head_dim) + Padded(rows * kda.heads) +
          Padded(3 * (kda.conv_taps - 1) * kda.width()) +
          Padded(parts * kda.head_dim * kda.head_dim);
 }

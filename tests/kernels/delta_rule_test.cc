@@ -62,11 +62,10 @@ TEST_P(DeltaRuleTest, FollowsTheFormulaBitForBitForAnyDimension) {
     GuardedBytes state(AsBytes(plain));
     const std::vector<float> blank(dim);
     GuardedBytes out(AsBytes(blank));
-    std::vector<float> scratch(dim);
     std::vector<float> expected(dim);
     for (uint32_t position = 0; position < 3; ++position) {
       const Step step(dim, 10 * position);
-      DeltaRuleStep(StateType::kF32, state.data(), dim, step.input(), scratch.data(), out.floats());
+      DeltaRuleStep(StateType::kF32, state.data(), dim, step.input(), out.floats());
       PlainStep(plain, dim, step, expected);
       ASSERT_EQ(Bits({out.floats(), dim}), Bits(expected)) << dim;
       ASSERT_EQ(Bits({state.floats(), dim * dim}), Bits(plain)) << dim;
@@ -81,12 +80,10 @@ TEST_P(DeltaRuleTest, AStateInBf16IsRoundedOnceAPositionAfterItsOutput) {
     GuardedBytes state(std::as_bytes(std::span(zeros)));
     const std::vector<float> blank(dim);
     GuardedBytes out(AsBytes(blank));
-    std::vector<float> scratch(dim);
     std::vector<float> expected(dim);
     for (uint32_t position = 0; position < 4; ++position) {
       const Step step(dim, 10 * position);
-      DeltaRuleStep(StateType::kBf16, state.data(), dim, step.input(), scratch.data(),
-                    out.floats());
+      DeltaRuleStep(StateType::kBf16, state.data(), dim, step.input(), out.floats());
       PlainStep(plain, dim, step, expected);
       for (float& number : plain) number = Bf16ToFloat(FloatToBf16(number));
       ASSERT_EQ(Bits({out.floats(), dim}), Bits(expected)) << dim;
@@ -104,12 +101,11 @@ TEST_P(DeltaRuleTest, RoundingToBf16IsThatOfFloatToBf16) {
     values.push_back(special);
   }
   const float one = 1.0F;
-  float scratch = 0.0F;
   float out = 0.0F;
   for (const float value : values) {
     uint16_t state = 0;
     DeltaRuleStep(StateType::kBf16, reinterpret_cast<std::byte*>(&state), 1,
-                  {&one, &one, &value, &one, 1.0F}, &scratch, &out);
+                  {&one, &one, &value, &one, 1.0F}, &out);
     const float sum = 1.0F * value + 0.0F;
     ASSERT_EQ(Bits(Bf16ToFloat(state)), Bits(Bf16ToFloat(FloatToBf16(sum)))) << value;
     ASSERT_EQ(Bits(out), Bits(sum)) << value;
@@ -122,15 +118,13 @@ TEST_P(DeltaRuleTest, AgreesWithDoublePrecisionOverManyPositions) {
   std::vector<double> exact_state(dim * dim);
   std::vector<float> out(dim);
   std::vector<double> exact(dim);
-  std::vector<float> scratch(dim);
   for (uint32_t position = 0; position < 20; ++position) {
     Step step(dim, 100 + 10 * position);
     float length = std::sqrt(ContractDot(step.k, step.k));
     for (float& value : step.k) value /= length;
     length = std::sqrt(ContractDot(step.q, step.q));
     for (float& value : step.q) value /= length;
-    DeltaRuleStep(StateType::kF32, StateBytes(state), dim, step.input(), scratch.data(),
-                  out.data());
+    DeltaRuleStep(StateType::kF32, StateBytes(state), dim, step.input(), out.data());
     PlainStep(exact_state, dim, step, exact);
   }
   for (size_t j = 0; j < dim; ++j) ASSERT_NEAR(out[j], exact[j], 2e-6);
@@ -139,10 +133,8 @@ TEST_P(DeltaRuleTest, AgreesWithDoublePrecisionOverManyPositions) {
 TEST_P(DeltaRuleTest, TheOutputReadsTheUpdatedState) {
   std::vector<float> state = {0.0F};
   const float one = 1.0F;
-  float scratch = 0.0F;
   float out = 0.0F;
-  DeltaRuleStep(StateType::kF32, StateBytes(state), 1, {&one, &one, &one, &one, 0.5F}, &scratch,
-                &out);
+  DeltaRuleStep(StateType::kF32, StateBytes(state), 1, {&one, &one, &one, &one, 0.5F}, &out);
   EXPECT_EQ(state[0], 0.5F);
   EXPECT_EQ(out, 0.5F);
 }

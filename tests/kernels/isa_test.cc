@@ -112,12 +112,11 @@ uint64_t DigestOfSequenceKernels() {
   constexpr size_t kDim = 72;
   std::vector<float> state = RandomFloats(kDim * kDim, 5);
   const std::vector<float> vectors = RandomFloats(4 * kDim, 6);
-  std::vector<float> scratch(kDim);
   std::vector<float> out(kDim);
   for (int position = 0; position < 3; ++position) {
     DeltaRuleStep(StateType::kF32, std::as_writable_bytes(std::span(state)).data(), kDim,
                   {&vectors[0], &vectors[kDim], &vectors[2 * kDim], &vectors[3 * kDim], 0.7F},
-                  scratch.data(), out.data());
+                  out.data());
     digest.Add(out);
     ShortConvStep(vectors.data(), 4, state.data(), out.data(), out.data(), kDim);
     digest.Add(out);

@@ -7,10 +7,11 @@
 #   cgroup    full size in a cgroup of 1 GB without swap (needs root)
 #   flat      full size: resident memory over 64 tokens
 #   drive     8 layers, 64 experts: the drive's speed by fio and by the engine, in turns
+#   overlay   8 layers: seconds a token with overlays against without, at 2 GB, page cache dropped, in turns
 #   drives    6 layers, 16 experts: two drives of a limited speed against one (needs root, cgroup version 1, 15 GB)
 #   bits      8 layers, 64 experts: one answer for every budget, reader, read-ahead and thread count
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 program=$1 folder=$2
 shift 2
 rounds=${ROUNDS:-5} rate=${RATE:-200000000}
@@ -118,6 +119,31 @@ drive() {
     "direct $(median <"$work/direct"), mmap $(median <"$work/mmap")"
 }
 
+overlay() {
+  need "$mid" --layers 8 --experts 64
+  local form options=(--memory 2G --token-ids 1 -n 5)
+  for form in lossless q8 q4; do "$program" quantize -m "$mid" --trunk "$form" -o "$mid-$form" --quiet >/dev/null; done
+  for _ in $(seq "$rounds"); do
+    fio_rate >>"$work/fio"
+    for form in base lossless q8 q4; do
+      local with=()
+      [ "$form" = base ] || with=(--overlay "$mid-$form")
+      forget
+      run "$mid" "${options[@]}" "${with[@]}"
+      stat 'round(s["decode"]["seconds"] / s["decode"]["tokens"], 3)' >>"$work/seconds-$form"
+      stat 'round(s["decode"]["bytes_read"]["total"] / s["decode"]["tokens"] / 1e9, 2)' >"$work/bytes-$form"
+      cp "$work/ids" "$work/ids-$form"
+    done
+  done
+  cmp "$work/ids-base" "$work/ids-lossless"
+  echo "fio: $(median <"$work/fio") GB/s"
+  echo "| overlay | read a token | seconds a token | of the base's tokens a second |"
+  for form in base lossless q8 q4; do
+    echo "| $form | $(cat "$work/bytes-$form") GB | $(median <"$work/seconds-$form")" \
+      "| $(echo "$(median <"$work/seconds-base") $(median <"$work/seconds-$form")" | awk '{ printf "%.2f", $1 / $2 }') |"
+  done
+}
+
 limited() {  # limited COMMAND...: in a control group that reads each loop device at most at $rate bytes a second
   local group=/sys/fs/cgroup/blkio/kimi_k3_bench device
   mkdir -p "$group"
@@ -174,7 +200,7 @@ bits() {
 
 for figure in "$@"; do
   case $figure in
-    budgets | prompt | cgroup | flat | drive | drives | bits) "$figure" ;;
+    budgets | prompt | cgroup | flat | drive | overlay | drives | bits) "$figure" ;;
     *) echo "no figure '$figure'" >&2; exit 2 ;;
   esac
 done

@@ -1,10 +1,10 @@
 // Puts an overlay's matrices in the place of a checkpoint's own.
 #include "checkpoint/overlay_binder.h"
 
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
-#include "checkpoint/model_folders.h"
 #include "checkpoint/shard_header.h"
 #include "checkpoint/untrusted_file.h"
 
@@ -27,7 +27,11 @@ void OverlayBinder::Run() {
 }
 
 void OverlayBinder::LoadRecord() {
-  CheckFolders({&folder_, 1});
+  std::error_code error;
+  if (!fs::is_directory(folder_, error)) {
+    Fail(ErrorKind::kCheckpoint, "{}: this overlay is not there, or is no folder",
+         folder_.string());
+  }
   auto record = OverlayRecord::Load(folder_);
   if (!record) {
     Fail(ErrorKind::kCheckpoint, "{}: holds no {}: it is no overlay (kimi_k3 quantize makes one)",
@@ -93,7 +97,12 @@ void OverlayBinder::Bind(const OverlayFile& file, uint64_t data_offset,
       match ? checkpoint_.slots_.Describe(match->slot) : TensorSlots::Tensor{};
   if (!form || !match ||
       (target.spec->kind != TensorKind::kMatrix && target.spec->kind != TensorKind::kHead)) {
-    problems_.Add("{}: is no matrix of this model that an overlay can replace", where);
+    if (!std::exchange(tells_of_another_base_, true)) {
+      problems_.Add(
+          "{}: is no matrix of this model that an overlay can replace; the overlay may be another "
+          "model's",
+          where);
+    }
     return;
   }
   const TensorSpec& spec = *target.spec;

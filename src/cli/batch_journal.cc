@@ -47,6 +47,7 @@ std::optional<T> WholeNumber(const JsonValue* value) {
 BatchJournal::BatchJournal(const BatchInput& input, const BatchOutput& output)
     : path_(Beside(output.path())), input_(input), output_(output) {
   ReadPieces();
+  RefuseWhatOthersBegan();
   std::erase_if(begun_, [](const auto& entry) { return entry.second.empty(); });
   std::error_code ignored;
   if (begun_.empty()) {
@@ -81,6 +82,8 @@ void BatchJournal::Take(std::string_view line) {
   }
   const std::optional<BatchId> id = BatchId::FromName(name->string());
   const std::optional<size_t> index = id ? input_.Find(*id) : std::nullopt;
+  if (id && !index) others_.insert(name->string());
+  any_known_ = any_known_ || index.has_value();
   if (!index || output_.has(*index)) return;
   std::vector<TokenId> read;
   for (const JsonValue& token : tokens->items()) {
@@ -90,6 +93,16 @@ void BatchJournal::Take(std::string_view line) {
   }
   std::vector<TokenId>& known = begun_[*index];
   if (*from == known.size()) known.insert(known.end(), read.begin(), read.end());
+}
+
+// Hours may be in it, and other flags are more often a slip than meant.
+void BatchJournal::RefuseWhatOthersBegan() const {
+  if (any_known_ || others_.empty() || output_.results() > 0) return;
+  Fail(
+      ErrorKind::kUsage,
+      "{}: holds {} answer{} begun for other requests, with another model or other flags than now: "
+      "give those again to go on, remove the file to begin anew, or name another -o",
+      path_.string(), others_.size(), others_.size() == 1 ? "" : "s");
 }
 
 std::string BatchJournal::LineOf(size_t index, const Piece& piece) const {

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/file.h"
@@ -20,7 +22,8 @@ namespace kimi_k3 {
 class BatchJournal {
  public:
   // Takes up what is there for requests that `output` has no result of, and forgets the rest. A
-  // file that cannot be read is treated as none. Both must outlive it.
+  // file that cannot be read is treated as none. Throws Error(kUsage) where all that was begun was
+  // begun with other requests, another model or other flags. Both must outlive it.
   BatchJournal(const BatchInput& input, const BatchOutput& output);
 
   // What an earlier run generated for line `index` of the input; given once.
@@ -41,6 +44,7 @@ class BatchJournal {
   };
   void ReadPieces();
   void Take(std::string_view line);
+  void RefuseWhatOthersBegan() const;
   void Rewrite() const;
   std::string LineOf(size_t index, const Piece& piece) const;
 
@@ -48,6 +52,8 @@ class BatchJournal {
   const BatchInput& input_;
   const BatchOutput& output_;
   std::map<size_t, std::vector<TokenId>> begun_;
+  std::set<std::string> others_;  // answers that this input does not ask for
+  bool any_known_ = false;        // one that it does
   UniqueFd fd_;
   uint64_t bytes_ = 0;  // of the file
   std::mutex mutex_;

@@ -231,10 +231,17 @@ std::vector<EngineOptions> SettingsOf(const CompareOptions& options) {
   if (HasApproximations(options.engine)) settings.push_back(options.engine);
   for (const std::string& flags : options.others) {
     EngineOptions& setting = settings.emplace_back(settings.front());
-    ReadFlags("--with", flags, [&](CLI::App& app) {
-      FlagGroup group(app, "Approximations");
-      AddApproximationFlags(group, setting);
-    });
+    try {
+      ReadFlags("--with", flags, [&](CLI::App& app) {
+        FlagGroup group(app, "Approximations");
+        AddApproximationFlags(group, setting);
+      });
+    } catch (const Error& error) {
+      Fail(error.kind(),
+           "{}\n--with takes --kv-cache-quant, --state-type, --experts-per-token and --overlay; "
+           "other flags hold for all settings and stand outside it",
+           error.what());
+    }
     if (!HasApproximations(setting)) {
       Fail(ErrorKind::kUsage, "--with \"{}\": this is the exact model", flags);
     }
@@ -280,11 +287,13 @@ void RunCompare(const CompareOptions& options, std::ostream& out) {
     out << (options.json ? ToJson(comparison).dump(2) + "\n" : ToTable(comparison)) << std::flush;
     if (!out) Fail(ErrorKind::kIo, "cannot write the comparison");
   };
+  // What cannot be opened is told of before hours go into the first.
+  for (const EngineOptions& setting : settings) OpenCheckpoint(setting);
   try {
     for (const EngineOptions& setting : settings) comparison.Run(setting);
-  } catch (const Error& error) {
+  } catch (const Error&) {
     output.ClearStatus();
-    if (error.kind() == ErrorKind::kInterrupted && comparison.results().size() > 1) write();
+    if (comparison.results().size() > 1) write();
     throw;
   }
   write();

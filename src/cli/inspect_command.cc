@@ -198,10 +198,12 @@ void CheckOptions(const InspectOptions& options) {
 std::string OverlayLine(const InspectOptions& options) {
   Checkpoint checkpoint = Checkpoint::Open(options.folders);
   checkpoint.UseOverlay(*options.overlay);
-  return fmt::format("overlay {}: {} matrices, {} ({})\n", *options.overlay,
-                     checkpoint.overlay()->matrices, DescribeOverlay(checkpoint),
-                     checkpoint.overlay()->exact ? "the answers stay the model's"
-                                                 : "the answers are not the model's");
+  const OverlayInUse& overlay = *checkpoint.overlay();
+  return fmt::format(
+      "with {} ({}:{}): {} matrices take {} in place of {}; {}\n", *options.overlay, overlay.trunk,
+      overlay.fingerprint, overlay.matrices, FormatByteSize(overlay.bytes),
+      FormatByteSize(overlay.replaced_bytes),
+      overlay.exact ? "the answers stay the model's" : "the answers are not the model's");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void AddOptions(CLI::App& command, QuantizeOptions& options) {
   group.Texts("--only", "PATTERN", options.only,
               "Take only matrices whose names match, such as '*.self_attn.*' (may be repeated)");
   group.Texts("--except", "PATTERN", options.except,
-              "Leave out matrices whose names match, such as 'lm_head.*' (may be repeated)");
+              "Leave out matrices whose names match, such as '*lm_head*' (may be repeated)");
   group.Count("-t,--threads", "N", options.threads, "Threads; 0: one a physical core", 0,
               kMostQuantizeThreads);
   group.Switch("--json", options.json, "Write JSON");
@@ -111,7 +111,9 @@ void RunQuantize(const QuantizeOptions& options) {
   overlay.threads = options.threads == 0 ? UsableCores() : options.threads;
   overlay.stop = &InterruptGuard::Flag();
   TransferRate rate;
+  bool begun = false;
   overlay.progress = [&](const OverlayProgress& now) {
+    begun = true;
     const double speed = rate.Update(now.bytes_done);
     if (!output.WantsStatus()) return;
     output.Status(fmt::format("quantizing: {}, {} of {} files",
@@ -123,7 +125,7 @@ void RunQuantize(const QuantizeOptions& options) {
     report = WriteOverlay(checkpoint, overlay);
   } catch (const Error& error) {
     output.ClearStatus();
-    if (error.kind() == ErrorKind::kInterrupted || error.kind() == ErrorKind::kIo) {
+    if (begun && (error.kind() == ErrorKind::kInterrupted || error.kind() == ErrorKind::kIo)) {
       output.Note("what is done stays: the same command goes on from there");
     }
     throw;

@@ -1,9 +1,13 @@
 // Sessions on disk: a sequence's tokens and state, to be gone on with later.
 #include "kimi_k3/session.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "base/byte_size.h"
@@ -52,6 +56,42 @@ Container ReadGrowing(SessionReader& reader, uint64_t count) {
   return items;
 }
 
+// Of flags that give up exactness, those whose values are not fields of the header themselves.
+std::string OtherApproximations(const std::string& flags) {
+  std::istringstream words(flags);
+  std::string others;
+  for (std::string flag, value; words >> flag >> value;) {
+    if (flag == "--kv-cache-quant" || flag == "--state-type") continue;
+    others += fmt::format("{}{} {}", others.empty() ? "" : " ", flag, value);
+  }
+  return others;
+}
+
+// Every flag that a session was made with and this engine was not, and the other way round.
+void CheckSameApproximations(const SessionHeader& saved, const SessionHeader& own,
+                             const std::filesystem::path& path) {
+  std::vector<std::string> advice;
+  if (saved.kv_cache != own.kv_cache) {
+    const std::string name = saved.kv_cache == "f32" ? "none" : saved.kv_cache;
+    advice.push_back(fmt::format("--kv-cache-quant {}, as its latent cache is of type {}, not {}",
+                                 name, saved.kv_cache, own.kv_cache));
+  }
+  if (saved.state_type != own.state_type) {
+    advice.push_back(fmt::format("--state-type {}, as its recurrent state is of type {}, not {}",
+                                 saved.state_type, saved.state_type, own.state_type));
+  }
+  const std::string then = OtherApproximations(saved.approximations);
+  const std::string now = OtherApproximations(own.approximations);
+  if (then != now) {
+    advice.push_back(now.empty()    ? then
+                     : then.empty() ? fmt::format("no {}", now)
+                                    : fmt::format("{}, not {}", then, now));
+  }
+  if (advice.empty()) return;
+  Fail(ErrorKind::kCheckpoint, "{}: this session goes on only as it was made: give {}",
+       path.string(), fmt::join(advice, "; and "));
+}
+
 void CheckSameModel(const SessionHeader& saved, const SessionHeader& own,
                     const std::filesystem::path& path) {
   const auto name = [](const std::string& part) { return part.empty() ? "all of it" : part; };
@@ -61,25 +101,7 @@ void CheckSameModel(const SessionHeader& saved, const SessionHeader& own,
          "same --shard",
          path.string(), name(saved.part), name(own.part));
   }
-  if (saved.kv_cache != own.kv_cache) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: this session has a latent cache of type {}, not {}: add --kv-cache-quant {}",
-         path.string(), saved.kv_cache, own.kv_cache,
-         saved.kv_cache == "f32" ? "none" : saved.kv_cache);
-  }
-  if (saved.state_type != own.state_type) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: this session has a recurrent state of type {}, not {}: add --state-type {}",
-         path.string(), saved.state_type, own.state_type, saved.state_type);
-  }
-  if (saved.approximations != own.approximations) {
-    const auto flags = [](const std::string& given) {
-      return given.empty() ? std::string("none of these") : given;
-    };
-    Fail(ErrorKind::kCheckpoint,
-         "{}: this session was made with {}, not with {}: give the same flags", path.string(),
-         flags(saved.approximations), flags(own.approximations));
-  }
+  CheckSameApproximations(saved, own, path);
   if (saved.fingerprint != own.fingerprint) {
     Fail(ErrorKind::kCheckpoint,
          "{}: this session belongs to another model ({}, fingerprint {}; this one is {}, {})",

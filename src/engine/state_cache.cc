@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fnv_hash.h"
+#include "engine/session_file.h"
 #include "kimi_k3/session.h"
 
 namespace kimi_k3 {
@@ -16,15 +18,6 @@ namespace {
 constexpr const char* kPrefix = "text-";
 constexpr const char* kSuffix = ".session";
 constexpr const char* kRefused = ".refused";
-
-// FNV-1a of the tokens: only a name, the tokens themselves are compared.
-std::string NameOf(std::span<const TokenId> tokens) {
-  uint64_t hash = 0xcbf29ce484222325U;
-  for (const TokenId token : tokens) {
-    hash = (hash ^ static_cast<uint32_t>(token)) * 0x100000001b3U;
-  }
-  return fmt::format("{}{:016x}-{}{}", kPrefix, hash, tokens.size(), kSuffix);
-}
 
 bool IsOurs(const std::filesystem::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
@@ -35,8 +28,19 @@ bool IsOurs(const std::filesystem::directory_entry& entry) {
 
 }  // namespace
 
-StateCache::StateCache(std::filesystem::path folder, uint64_t most_bytes)
-    : folder_(std::move(folder)), most_bytes_(most_bytes) {
+// A hash, and only a name: the tokens themselves are compared.
+std::string StateCache::NameFor(std::span<const TokenId> tokens) const {
+  FnvHash hash;
+  hash.Add(approximations_);
+  hash.Add(std::as_bytes(tokens));
+  return fmt::format("{}{:016x}-{}{}", kPrefix, hash.value(), tokens.size(), kSuffix);
+}
+
+StateCache::StateCache(std::filesystem::path folder, uint64_t most_bytes,
+                       std::string approximations)
+    : folder_(std::move(folder)),
+      most_bytes_(most_bytes),
+      approximations_(std::move(approximations)) {
   std::error_code error;
   if (std::filesystem::create_directories(folder_, error)) {
     // The texts of conversations are nobody else's business.
@@ -48,6 +52,7 @@ StateCache::StateCache(std::filesystem::path folder, uint64_t most_bytes)
   for (const auto& file : files) {
     if (!IsOurs(file)) continue;
     try {
+      if (SessionReader(file.path()).header().approximations != approximations_) continue;
       Entry entry = {.path = file.path(),
                      .tokens = ReadSessionInfo(file.path()).tokens,
                      .bytes = file.file_size(),
@@ -119,7 +124,7 @@ bool StateCache::Save(const Engine& engine, const Sequence& sequence) {
     return true;
   }
   try {
-    Entry entry = {.path = folder_ / NameOf(tokens),
+    Entry entry = {.path = folder_ / NameFor(tokens),
                    .tokens = {tokens.begin(), tokens.end()},
                    .bytes = 0,
                    .last_used = ++uses_};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kimi_k3/engine.h"
@@ -17,7 +18,8 @@ namespace kimi_k3 {
 class StateCache {
  public:
   // Makes the folder where it is not there; throws Error(kIo). most_bytes: of all its files.
-  StateCache(std::filesystem::path folder, uint64_t most_bytes);
+  // approximations: the engine's; texts of engines with others are left alone.
+  StateCache(std::filesystem::path folder, uint64_t most_bytes, std::string approximations = {});
 
   // How many tokens of `prompt` the best file has; all of them are its text, and some of the prompt
   // remains. 0: there is none.
@@ -45,8 +47,11 @@ class StateCache {
   std::vector<Entry>::const_iterator Find(std::span<const TokenId> prompt) const;
   void MakeRoom();
 
+  std::string NameFor(std::span<const TokenId> tokens) const;
+
   const std::filesystem::path folder_;
   const uint64_t most_bytes_;
+  const std::string approximations_;
   uint64_t uses_ = 0;
   std::vector<Entry> entries_;
 };

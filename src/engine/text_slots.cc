@@ -19,7 +19,7 @@ TextSlots::TextSlots(Engine& engine, size_t count, const std::filesystem::path& 
                      uint64_t most_cache_bytes)
     : engine_(engine) {
   if (count == 0) Fail(ErrorKind::kUsage, "a scheduler needs room for one text");
-  if (!cache_dir.empty()) cache_.emplace(cache_dir, most_cache_bytes);
+  if (!cache_dir.empty()) cache_.emplace(cache_dir, most_cache_bytes, engine.approximations());
   slots_.resize(count);
 }
 

@@ -26,7 +26,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
   }
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) return;
   if (errno == EWOULDBLOCK) {
-    Fail(ErrorKind::kIo, "{}: another kimi_k3 downloads into this folder", folder.string());
+    Fail(ErrorKind::kIo, "{}: another kimi_k3 is at work in this folder", folder.string());
   }
   Fail(ErrorKind::kIo, "{}: cannot lock: {}", path.string(),
        std::generic_category().message(errno));

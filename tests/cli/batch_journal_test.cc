@@ -51,6 +51,26 @@ TEST_F(BatchJournals, GiveBackWhatWasNotedInALaterRun) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
+TEST_F(BatchJournals, OfOtherRequestsOrFlagsAreKeptAndRefused) {
+  const BatchInput input(in_, "s");
+  {
+    BatchOutput output(out_, input);
+    BatchJournal journal(input, output);
+    journal.Note(0, 0, 10);
+    journal.Sync();
+  }
+  const BatchInput other(in_, "other flags");
+  const BatchOutput output(out_, other);
+  try {
+    const BatchJournal journal(other, output);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("holds 1 answer begun"), std::string::npos);
+  }
+  EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
 TEST_F(BatchJournals, BelieveNothingThatDoesNotAddUp) {
   const BatchInput input(in_, "s");
   const BatchOutput output(out_, input);

@@ -100,6 +100,8 @@ TEST(CompareCommand, SaysWhatItNeeds) {
   EXPECT_THAT(refusal({"-m", TinyModel(), "-f", kText, "--with", ""}), HasSubstr("exact model"));
   EXPECT_THAT(refusal({"-m", TinyModel(), "-f", kText, "--with", "--memory 8G"}),
               HasSubstr("--with \"--memory 8G\""));
+  EXPECT_THAT(refusal({"-m", TinyModel(), "-f", kText, "--with", "--temp 1"}),
+              HasSubstr("--with takes --kv-cache-quant"));
   EXPECT_THAT(refusal({"-m", TinyModel(), "-f", kText, "--with", "--kv-cache-quant q3"}),
               HasSubstr("q3"));
   EXPECT_THAT(refusal({"-m", TinyModel(), "-f", kText, "--experts-per-token", "99"}),

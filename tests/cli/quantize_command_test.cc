@@ -79,6 +79,12 @@ TEST(QuantizeCommand, RefusesWhatItCannotDoInWords) {
   EXPECT_FALSE(fs::exists(folder / "x"));
   EXPECT_THAT(refusal({"-m", TinyModel(), "-p", "x", "--overlay", TinyModel()}, 3),
               HasSubstr("it is no overlay"));
+  EXPECT_THAT(refusal({"-m", TinyModel(), "-p", "x", "--overlay", folder / "none"}, 3),
+              HasSubstr("this overlay is not there"));
+  EXPECT_THAT(refusal({"compare", "-m", TinyModel(), "-f", kBook, "--with",
+                       "--experts-per-token 2", "--with", "--overlay " + (folder / "none"), "-q"},
+                      3),
+              HasSubstr("this overlay is not there"));
   EXPECT_THAT(refusal({"-m", SmallModel(), "--token-ids", "1", "--overlay", Made(folder, "q4")}, 3),
               HasSubstr("made from another checkpoint"));
 }

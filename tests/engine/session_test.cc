@@ -161,21 +161,26 @@ TEST(Session, OfAnotherModelPartCacheOrStateIsRefusedInWords) {
   other.kv_cache = KvCacheType::kQ8;
   SaveSeven(path, other);
   EXPECT_EQ(ReadSessionInfo(path).kv_cache, KvCacheType::kQ8);
-  ExpectError(ErrorKind::kCheckpoint, "type q8, not f32: add --kv-cache-quant q8",
+  ExpectError(ErrorKind::kCheckpoint, "give --kv-cache-quant q8, as its latent cache is of type q8, not f32",
               load(GoldenOptions("k3")));
   other.kv_cache = KvCacheType::kQ4;
-  ExpectError(ErrorKind::kCheckpoint, "type q8, not q4: add --kv-cache-quant q8", load(other));
+  ExpectError(ErrorKind::kCheckpoint, "give --kv-cache-quant q8, as its latent cache is of type q8, not q4", load(other));
   other = GoldenOptions("k3");
   other.state_type = StateType::kBf16;
   SaveSeven(path, other);
   EXPECT_EQ(ReadSessionInfo(path).state_type, StateType::kBf16);
-  ExpectError(ErrorKind::kCheckpoint, "state of type bf16, not f32: add --state-type bf16",
+  ExpectError(ErrorKind::kCheckpoint, "give --state-type bf16, as its recurrent state is of type bf16, not f32",
               load(GoldenOptions("k3")));
   SaveSeven(path, GoldenOptions("k3"));
-  ExpectError(ErrorKind::kCheckpoint, "add --state-type f32", load(other));
+  ExpectError(ErrorKind::kCheckpoint, "give --state-type f32", load(other));
   other = GoldenOptions("k3");
   other.experts_per_token = 1;
-  ExpectError(ErrorKind::kCheckpoint, "not with --experts-per-token 1", load(other));
+  ExpectError(ErrorKind::kCheckpoint, "give no --experts-per-token 1", load(other));
+  other.kv_cache = KvCacheType::kQ4;
+  SaveSeven(path, other);
+  ExpectError(ErrorKind::kCheckpoint, "not f32; and --experts-per-token 1",
+              load(GoldenOptions("k3")));
+  SaveSeven(path, GoldenOptions("k3"));
   other = GoldenOptions("k3");
   other.shard = "layers=0-2";
   ExpectError(ErrorKind::kCheckpoint, "--shard", load(other));

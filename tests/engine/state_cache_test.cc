@@ -71,6 +71,20 @@ TEST_F(States, AreFoundAgainByWhatContinuesThemAlsoInAnotherRun) {
   ASSERT_TRUE(cache.Load(engine_, loaded, longer));  // as often as it is needed
 }
 
+TEST_F(States, OfEnginesWithOtherApproximationsAreLeftAlone) {
+  Sequence sequence = engine_.NewSequence();
+  Continue(sequence, Prompt(10));
+  EXPECT_TRUE(StateCache(folder_, kPlenty).Save(engine_, sequence));
+  {
+    StateCache other(folder_, kPlenty, "--overlay q8:12345678");
+    EXPECT_EQ(other.files(), 0U);
+    EXPECT_TRUE(other.Save(engine_, sequence));
+  }
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder_)) ++files;
+  EXPECT_EQ(files, 2U);
+}
+
 TEST_F(States, TheLongestTextCounts) {
   StateCache cache(folder_, kPlenty);
   for (const size_t length : {5, 9, 7}) {

@@ -38,6 +38,10 @@ void OverlayBinder::LoadRecord() {
          folder_.string(), kOverlayRecordName);
   }
   record_ = *std::move(record);
+  if (record_.complete && record_.files.empty()) {
+    Fail(ErrorKind::kCheckpoint,
+         "{}: this overlay holds no matrices; make it anew (kimi_k3 quantize)", folder_.string());
+  }
   if (!record_.complete) {
     Fail(ErrorKind::kCheckpoint,
          "{}: this overlay is not finished: give the same kimi_k3 quantize command again, it goes "

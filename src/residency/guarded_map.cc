@@ -140,12 +140,13 @@ GuardedMap::~GuardedMap() {
 }
 
 void GuardedMap::LetGo(uint64_t offset, uint64_t bytes) const {
-  // A fault maps its neighbours too, up to this window; those that nobody asked for must go as
-  // well, or the process would grow. Where one of them is in use it comes back with a minor fault.
-  constexpr uint64_t kFaultAroundBytes = uint64_t{64} << 10;
-  const uint64_t begin = offset / kFaultAroundBytes * kFaultAroundBytes;
+  // A fault maps its neighbours too, as far as the page cache holds them in one piece, which for a
+  // file written lately can be a huge page's size; those that nobody asked for must go as well, or
+  // the process would grow. Where one of them is in use it comes back with a minor fault.
+  constexpr uint64_t kLargestPieceBytes = uint64_t{2} << 20;
+  const uint64_t begin = offset / kLargestPieceBytes * kLargestPieceBytes;
   const uint64_t end =
-      (offset + bytes + kFaultAroundBytes - 1) / kFaultAroundBytes * kFaultAroundBytes;
+      (offset + bytes + kLargestPieceBytes - 1) / kLargestPieceBytes * kLargestPieceBytes;
   madvise(const_cast<std::byte*>(data_) + begin, std::min(end, size_bytes_) - begin, MADV_DONTNEED);
 }
 

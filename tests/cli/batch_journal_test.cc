@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "cli/batch_files.h"
 #include "cli/program.h"
 

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <fstream>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/process_meter.h"
 #include "residency/stream_test_support.h"
 
 namespace kimi_k3 {
@@ -40,6 +42,29 @@ TEST_F(GuardedMapTest, ShowsTheFile) {
   map.LetGo(100, kBytes - 100);
   map.Forget(100, kBytes - 100);
   EXPECT_TRUE(AllAsWritten(map));
+}
+
+// Where the page cache holds a file in large pieces, a fault maps all of one.
+TEST_F(GuardedMapTest, KeepsNothingOfWhatWasLetGoHoweverThePageCacheHoldsIt) {
+  constexpr uint64_t kPieceBytes = uint64_t{1000} << 10;
+  constexpr uint64_t kPieces = 48;
+  const std::filesystem::path path = scratch_.path() / "large";
+  {
+    const std::vector<char> piece(kPieceBytes, 'x');
+    std::ofstream file(path, std::ios::binary);
+    for (uint64_t i = 0; i < kPieces; ++i) file.write(piece.data(), kPieceBytes);
+  }
+  const GuardedMap map(path, kPieces * kPieceBytes);
+  const uint64_t before = ReadProcessMeters().resident_bytes;
+  unsigned sum = 0;
+  for (uint64_t i = 0; i < kPieces; ++i) {
+    for (uint64_t at = 0; at < kPieceBytes; at += 4096) {
+      sum += std::to_integer<unsigned>(map.data()[i * kPieceBytes + at]);
+    }
+    map.LetGo(i * kPieceBytes, kPieceBytes);
+  }
+  EXPECT_EQ(sum % 256, 'x' * kPieces * (kPieceBytes / 4096) % 256);
+  EXPECT_LT(ReadProcessMeters().resident_bytes, before + (uint64_t{4} << 20));
 }
 
 TEST_F(GuardedMapTest, RefusesAFileOfAnotherLength) {

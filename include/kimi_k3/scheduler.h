@@ -110,7 +110,7 @@ struct SchedulerStatus {
 struct SchedulerOptions {
   size_t sequences = 1;      // texts that run at once; at most EngineOptions::sequences
   size_t most_waiting = 64;  // texts that wait beside those
-  // Guesses at what comes next in a text, checked in its passes as long as it runs alone; wants
+  // Guesses at what comes next in a text, checked in its passes as far as that pays; wants
   // EngineOptions::tentative_rows. Texts stay the same. Null: none.
   std::function<std::unique_ptr<Drafter>()> make_drafter = {};
   // States that must leave memory are kept in this folder, up to so many bytes, and found again,

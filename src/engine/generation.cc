@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/pass_cost.h"
 #include "engine/speculation.h"
 
 namespace kimi_k3 {
@@ -88,9 +89,7 @@ class Answer {
     }
     // What was guessed and taken is part of the text, the last token excepted.
     if (!guesses.empty()) engine_.Accept(sequence_, row);
-    if (speculation_ && pass_seconds_ > 0) {
-      speculation_->Checked(guesses.size(), row, pass_seconds_);
-    }
+    if (speculation_) speculation_->Checked(guesses.size(), row);
     return reason;
   }
 
@@ -112,7 +111,8 @@ class Answer {
   std::vector<TokenId> Guess() {
     if (!speculation_) return {};
     const size_t room = std::min(sequence_.room(), options_.max_tokens - tokens_.size()) - 1;
-    return speculation_->Propose(history_, room);
+    PassOutlook pass;
+    return speculation_->Propose(history_, room, pass_cost_, pass);
   }
 
   void Pass(std::span<const TokenId> guesses, std::vector<float>& logits) {
@@ -125,7 +125,8 @@ class Answer {
     logits.resize(rows.size() * engine_.vocabulary());
     const auto start = std::chrono::steady_clock::now();
     engine_.Forward(rows, logits);
-    pass_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    pass_cost_.Saw(rows.size(), seconds.count());
   }
 
   Engine& engine_;
@@ -135,9 +136,9 @@ class Answer {
   Sampler sampler_;
   std::vector<TokenId> stop_tokens_;
   std::optional<Speculation> speculation_;
+  PassCost pass_cost_;
   std::vector<TokenId> tokens_;
   std::vector<TokenId> history_;
-  double pass_seconds_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/pass_cost.h"
+#include "engine/speculation.h"
 #include "engine/text_slots.h"
 #include "kimi_k3/engine.h"
 
@@ -17,21 +19,25 @@ class PassRows {
   explicit PassRows(size_t most_rows) : most_rows_(most_rows) {}
 
   // One row for each text that is being generated, then prompts with the room that is left, of
-  // which they have some whatever else runs. Where a pass has fewer rows than there are texts, they
-  // take turns. Sets the slots' rows and guesses and the texts' in_pass.
-  void Choose(std::span<TextSlot> slots);
+  // which they have some whatever else runs, then guesses as far as they pay. Where a pass has
+  // fewer rows than there are texts, they take turns. Sets the slots' rows, guesses and
+  // wanted_logits and the texts' in_pass.
+  void Choose(std::span<TextSlot> slots, const PassCost& cost);
 
   std::span<const PassRow> rows() const { return rows_; }
   std::span<TextSlot* const> slots() const { return slots_; }  // in the order of rows
   size_t wanted_logits() const;                                // rows
+  bool has_prompts() const { return has_prompts_; }
 
  private:
-  size_t AddRows(TextSlot& slot, size_t room);
-  size_t AddGuesses(TextSlot& slot, size_t room);
+  void CountRows(std::span<TextSlot> slots);
+  void Guess(TextSlot& slot, const PassCost& cost, PassOutlook& pass) const;
+  void AddRows(TextSlot& slot);
 
   const size_t most_rows_;
   std::vector<PassRow> rows_;
   std::vector<TextSlot*> slots_;
+  bool has_prompts_ = false;
   size_t first_ = 0;  // slot that is served first in the next pass
 };
 

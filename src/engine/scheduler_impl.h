@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/pass_cost.h"
 #include "engine/pass_rows.h"
 #include "engine/scheduled_text.h"
 #include "engine/text_slots.h"
@@ -56,19 +57,18 @@ class Scheduler::Impl {
                       std::optional<Error> error);
 
   // What the rows of a pass bring their texts (scheduler_results.cc).
-  void Advance(TextSlot& slot, size_t& next_row, double seconds);
-  bool CountRows(TextSlot& slot);
-  void ChooseTokens(TextSlot& slot, std::span<float> logits, size_t& next_row,
-                    std::optional<double> seconds);
+  void Advance(TextSlot& slot, std::span<float> logits);
+  void CountRows(TextSlot& slot);
+  void ChooseTokens(TextSlot& slot, std::span<float> logits);
   std::optional<TokenId> Choose(TextSlot& slot, std::span<float> logits);
   void AcceptGuesses(TextSlot& slot);
-  std::span<float> NextLogits(size_t& next_row);
 
   Engine& engine_;
   const SchedulerOptions options_;
   const std::vector<TokenId> stop_tokens_;
   TextSlots slots_;
   PassRows pass_;
+  PassCost pass_cost_;
   std::vector<float> logits_;
 
   std::mutex mutex_;

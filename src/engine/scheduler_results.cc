@@ -20,42 +20,41 @@ ChosenToken WithProbability(const TextRequest& request, std::span<const float> l
   return chosen;
 }
 
-}  // namespace
-
-// The next row of logits.
-std::span<float> Scheduler::Impl::NextLogits(size_t& next_row) {
-  return std::span(logits_).subspan(next_row++ * engine_.vocabulary(), engine_.vocabulary());
+// Takes the first of the rows of logits that are left.
+std::span<float> NextRow(std::span<float>& logits, size_t vocabulary) {
+  const std::span<float> row = logits.first(vocabulary);
+  logits = logits.subspan(vocabulary);
+  return row;
 }
 
-// After a pass of so many seconds: the prompt is further, or tokens are chosen.
-void Scheduler::Impl::Advance(TextSlot& slot, size_t& next_row, double seconds) {
+}  // namespace
+
+// After a pass: the prompt is further, or tokens are chosen. logits: the rows that the slot wanted.
+void Scheduler::Impl::Advance(TextSlot& slot, std::span<float> logits) {
   ScheduledText& text = *slot.text;
   const size_t end = slot.sequence->tokens().size();
   std::vector<std::pair<size_t, std::span<float>>> scored;  // positions and the logits before
   for (size_t i = end - slot.rows + 1; i <= end; ++i) {
-    if (text.IsScored(i)) scored.emplace_back(i, NextLogits(next_row));
+    if (text.IsScored(i)) scored.emplace_back(i, NextRow(logits, engine_.vocabulary()));
   }
-  std::span<float> choice;
-  if (end == text.history.size() && text.WantsMore()) choice = NextLogits(next_row);
-  std::optional<double> token_seconds;
-  if (CountRows(slot)) token_seconds = seconds;
+  CountRows(slot);
   {
     const std::lock_guard lock(mutex_);
     if (text.cancelled || stopping_) return;  // its end comes before the next pass
   }
   try {
-    for (const auto& [position, logits] : scored) {
-      text.consumer->Score(WithProbability(text.request, logits, text.history[position]));
+    for (const auto& [position, row] : scored) {
+      text.consumer->Score(WithProbability(text.request, row, text.history[position]));
     }
     if (!scored.empty()) {
       const std::lock_guard lock(mutex_);
       status_.scored_tokens += scored.size();
     }
     if (end < text.history.size()) return;
-    if (choice.empty()) {
+    if (logits.empty()) {
       EndWith(slot, StopReason::kMaxTokens);
     } else {
-      ChooseTokens(slot, choice, next_row, token_seconds);
+      ChooseTokens(slot, logits);
     }
   } catch (const std::exception& error) {
     std::unique_lock lock(mutex_);
@@ -63,8 +62,7 @@ void Scheduler::Impl::Advance(TextSlot& slot, size_t& next_row, double seconds) 
   }
 }
 
-// Whether they were rows of an answer.
-bool Scheduler::Impl::CountRows(TextSlot& slot) {
+void Scheduler::Impl::CountRows(TextSlot& slot) {
   const std::lock_guard lock(mutex_);
   ScheduledText& text = *slot.text;
   text.in_pass = false;
@@ -73,24 +71,20 @@ bool Scheduler::Impl::CountRows(TextSlot& slot) {
     status_.prompt_tokens += slot.rows;
   }
   slot.rows = 0;
-  return text.phase == TextProgress::Phase::kAnswer;
 }
 
-// Takes tokens as long as they are what was guessed, and one more. seconds: that the pass took,
-// where it had no prompt.
-void Scheduler::Impl::ChooseTokens(TextSlot& slot, std::span<float> logits, size_t& next_row,
-                                   std::optional<double> seconds) {
+// Takes tokens as long as they are what was guessed, and one more. logits: a row before each.
+void Scheduler::Impl::ChooseTokens(TextSlot& slot, std::span<float> logits) {
   const std::shared_ptr<ScheduledText> text = slot.text;
   const size_t proposed = slot.guesses.size();
   size_t right = 0;
   for (;;) {
-    const std::optional<TokenId> token = Choose(slot, logits);
+    const std::optional<TokenId> token = Choose(slot, NextRow(logits, engine_.vocabulary()));
     if (!token || right == proposed || *token != slot.guesses[right]) break;
     slot.right_guesses = ++right;
-    logits = NextLogits(next_row);
   }
   if (slot.text != nullptr) AcceptGuesses(slot);
-  if (text->speculation && seconds) text->speculation->Checked(proposed, right, *seconds);
+  if (text->speculation) text->speculation->Checked(proposed, right);
 }
 
 // What was guessed and taken becomes part of the text.

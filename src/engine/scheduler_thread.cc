@@ -120,7 +120,7 @@ void Scheduler::Impl::TakeBegun(TextSlot& slot) {
 
 // Requires the mutex.
 void Scheduler::Impl::BeginPass() {
-  pass_.Choose(slots_.all());
+  pass_.Choose(slots_.all(), pass_cost_);
   status_.layer = 0;
   status_.pass_rows = pass_.rows().size();
   pass_start_ = Clock::now();
@@ -140,7 +140,9 @@ void Scheduler::Impl::RunPass() {
     failure = Error(ErrorKind::kRun, error.what());
   }
   const auto end = Clock::now();
-  const double seconds = std::chrono::duration<double>(end - start).count();
+  if (!failure && !pass_.has_prompts()) {
+    pass_cost_.Saw(pass_.rows().size(), std::chrono::duration<double>(end - start).count());
+  }
   {
     const std::lock_guard lock(mutex_);
     passing_ = false;
@@ -149,14 +151,16 @@ void Scheduler::Impl::RunPass() {
     // A pass that was stopped because nobody was left did not fail.
     if (failure && failure->kind() != ErrorKind::kInterrupted) ++status_.failed_passes;
   }
-  size_t next_row = 0;
+  std::span<float> logits = logits_;
   for (TextSlot* slot : pass_.slots()) {
     if (failure) {
       std::unique_lock lock(mutex_);
       EndSlot(lock, *slot, ReasonOf(*failure, *slot->text));
-    } else {
-      Advance(*slot, next_row, seconds);
+      continue;
     }
+    const size_t wanted = slot->wanted_logits * engine_.vocabulary();
+    Advance(*slot, logits.first(wanted));
+    logits = logits.subspan(wanted);
   }
 }
 

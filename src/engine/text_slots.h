@@ -23,6 +23,7 @@ struct TextSlot {
   size_t rows = 0;                    // in the pass in progress, guesses not counted
   std::vector<TokenId> guesses = {};  // that stand behind them
   size_t right_guesses = 0;           // found so far after the pass
+  size_t wanted_logits = 0;           // rows of both that want them
 
   bool in_phase(TextProgress::Phase phase) const { return text != nullptr && text->phase == phase; }
 };

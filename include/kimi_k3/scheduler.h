@@ -137,7 +137,8 @@ class Scheduler {
     Ticket& operator=(Ticket&&) noexcept;
     ~Ticket();
     TextProgress progress() const;
-    // Ends the text, before the next layer where nothing else runs, else before the next pass.
+    // Ends the text before the next pass. The pass in progress is finished, so that a text may go
+    // on from its state, unless it runs for nobody else and keeps another text waiting.
     void Cancel();
 
    private:

@@ -17,6 +17,7 @@ namespace kimi_k3 {
 namespace {
 
 constexpr auto kStatusInterval = std::chrono::milliseconds(100);
+constexpr size_t kLinesAtFirst = 10;  // of status, before they become fewer
 constexpr size_t kUsualWidth = 80;
 // A longer line is not followed to its end.
 constexpr size_t kLongestTextLineBytes = size_t{1} << 16;
@@ -62,11 +63,14 @@ size_t StatusWidth() {
 
 }  // namespace
 
-Output::Output(bool quiet)
+Output::Output(bool quiet, StatusPace pace)
     : quiet_(quiet),
+      pace_(pace),
       text_is_terminal_(isatty(STDOUT_FILENO) != 0),
       status_is_terminal_(TakesStatus(STDERR_FILENO)),
-      shared_terminal_(AreSameTerminal(STDOUT_FILENO, STDERR_FILENO)) {}
+      shared_terminal_(AreSameTerminal(STDOUT_FILENO, STDERR_FILENO)) {
+  if (!status_is_terminal_) next_status_ = std::chrono::steady_clock::now() + pace_.first;
+}
 
 Output::~Output() { ClearStatus(); }
 
@@ -107,15 +111,24 @@ void Output::WriteLine(std::string_view line) {
 }
 
 bool Output::WantsStatus() const {
-  return !quiet_ && status_is_terminal_ && std::chrono::steady_clock::now() >= next_status_;
+  return !quiet_ && std::chrono::steady_clock::now() >= next_status_;
 }
 
 bool Output::TextFillsRow(size_t width) const {
   return text_line_.size() == kLongestTextLineBytes || ColumnAfter(text_line_, width) == width;
 }
 
+void Output::StatusAsLine(std::string_view line) {
+  if (!WantsStatus()) return;
+  WriteLine(line);
+  ++lines_;
+  next_status_ =
+      std::chrono::steady_clock::now() + (lines_ < kLinesAtFirst ? pace_.next : pace_.later);
+}
+
 void Output::Status(std::string_view line) {
-  if (quiet_ || !status_is_terminal_) return;
+  if (quiet_) return;
+  if (!status_is_terminal_) return StatusAsLine(line);
   const size_t width = StatusWidth();
   const std::string_view shown = line.substr(0, width - 1);
   next_status_ = std::chrono::steady_clock::now() + kStatusInterval;

@@ -2,17 +2,25 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace kimi_k3 {
 
-// Writes to the two standard streams. Status is shown only where standard error is a terminal and
-// `quiet` is not set; on a terminal that shows the text too, it stands in the line below the text
-// and never touches it. One thread at a time.
+// How often a status is written as a line of its own, where standard error is no terminal.
+struct StatusPace {
+  std::chrono::milliseconds first = std::chrono::seconds(30);
+  std::chrono::milliseconds next = std::chrono::minutes(1);
+  std::chrono::milliseconds later = std::chrono::minutes(5);  // after ten of them
+};
+
+// Writes to the two standard streams. Status is shown unless `quiet` is set; on a terminal that
+// shows the text too, it stands in the line below the text and never touches it; where standard
+// error is a file or a pipe it is a line now and then. One thread at a time.
 class Output {
  public:
-  explicit Output(bool quiet);
+  explicit Output(bool quiet, StatusPace pace = {});
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -31,9 +39,10 @@ class Output {
   // The same with the program's name before it, as errors have it, also where quiet.
   void Problem(std::string_view line);
 
-  // Whether Status would show anything now: a terminal, and long enough since the last time.
+  // Whether Status would show anything new now: it is long enough since the last time.
   bool WantsStatus() const;
-  // Shows `line` (ASCII) in place of the last status, cut to the terminal's width.
+  // Shows `line` (ASCII) in place of the last status, cut to the terminal's width. Where there is
+  // no terminal it is written where WantsStatus says so, else left out.
   void Status(std::string_view line);
   void ClearStatus();
 
@@ -43,11 +52,14 @@ class Output {
   void Write(std::string_view text, bool faint);
   // To standard error; on a terminal that shows the text too, not in the middle of its line.
   void WriteLine(std::string_view line);
+  void StatusAsLine(std::string_view line);
   // Whether the text has filled its row to the last column (or that cannot be told): on some
   // terminals moving away and back would lose that column's character.
   bool TextFillsRow(size_t width) const;
 
   bool quiet_;
+  StatusPace pace_;
+  size_t lines_ = 0;  // of status
   bool text_is_terminal_;
   bool status_is_terminal_;
   bool shared_terminal_;  // text and status appear on the same one

@@ -41,6 +41,7 @@ std::vector<std::string> FolderNames(const Checkpoint& checkpoint) {
 struct Planned {
   const Checkpoint& checkpoint;
   MemoryPlan plan;
+  MemoryLimit limit;
   std::string budget_source;
   std::string approximations;
   std::optional<PlanEstimate> estimate = {};
@@ -76,12 +77,13 @@ void WriteJson(const PlanOptions& options, const Planned& planned, std::ostream&
   }
   if (!planned.approximations.empty()) json["approximations"] = planned.approximations;
   json["budget_source"] = planned.budget_source;
+  json["available_bytes"] = planned.limit.available_bytes;
   json["context"] = options.engine.context;
   json["sequences"] = options.engine.sequences;
   if (const std::optional<PlanEstimate>& estimate = planned.estimate) {
     json["drive"] = {{"bytes_per_second", estimate->read_bytes_per_second},
                      {"reading", estimate->drive.description}};
-    json["multiply_bytes_per_second"] = estimate->weights_per_second_one_row;
+    json["multiply_bytes_per_second"] = estimate->trunk.one_row;
     json["seconds_per_token"] = estimate->token_seconds;
     json["prompt"] = {{"tokens", options.prompt_tokens}, {"seconds", estimate->prompt_seconds}};
   }
@@ -132,12 +134,16 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
     out << overlay << '\n';
   }
   out << FormatPlan(plan);
+  if (plan.total_bytes > planned.limit.available_bytes) {
+    out << fmt::format("this machine has only {} for it ({}) and would refuse to run\n",
+                       FormatByteSize(planned.limit.available_bytes), planned.limit.source);
+  }
   if (const std::optional<PlanEstimate>& estimate = planned.estimate) {
     out << fmt::format("drive: {}/s ({})\n",
                        FormatByteSize(static_cast<uint64_t>(estimate->read_bytes_per_second)),
                        estimate->drive.description)
         << fmt::format("multiplying: {}/s\n",
-                       FormatByteSize(static_cast<uint64_t>(estimate->weights_per_second_one_row)))
+                       FormatByteSize(static_cast<uint64_t>(estimate->trunk.one_row)))
         << fmt::format("expected: {} a token; {} for a prompt of {} token{}\n",
                        FormatEstimate(estimate->token_seconds),
                        FormatEstimate(estimate->prompt_seconds), options.prompt_tokens,
@@ -202,9 +208,9 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
   // As a run would hold it.
   const std::optional<Tokenizer> tokenizer = LoadTokenizer(options.engine, checkpoint.config());
   const uint64_t resident = ReadProcessMeters().resident_bytes;
+  const MemoryLimit limit = ReadMemoryLimit(resident);
   std::string source = "--memory";
   if (!options.engine.memory_bytes) {
-    const MemoryLimit limit = ReadMemoryLimit(resident);
     options.engine.memory_bytes = DefaultBudget(limit);
     source = fmt::format("85 % of the {} that {} leaves", FormatByteSize(limit.available_bytes),
                          limit.source);
@@ -212,6 +218,7 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
   Planned planned = {
       .checkpoint = checkpoint,
       .plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident)),
+      .limit = limit,
       .budget_source = source,
       .approximations = DescribeApproximations(options.engine, checkpoint)};
   if (options.batch > 0) {

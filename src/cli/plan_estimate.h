@@ -12,19 +12,25 @@
 
 namespace kimi_k3 {
 
+// Stored bytes of a kind of weights that are multiplied in a second with one row and with sixteen.
+struct MultiplySpeed {
+  double one_row = 0;
+  double many_rows = 0;
+};
+
 // What was measured, and what it makes of a plan.
 struct PlanEstimate {
   DriveSpeed drive;
-  double read_bytes_per_second = 0;         // of the drive or drives, as the plan uses them
-  double weights_per_second_one_row = 0;    // stored bytes multiplied with one row
-  double weights_per_second_many_rows = 0;  // with sixteen rows
-  double token_read_seconds = 0;            // of a token; reading and multiplying overlap, so the
-  double token_multiply_seconds = 0;        // longer of the two is what it takes
+  double read_bytes_per_second = 0;  // of the drive or drives, as the plan uses them
+  MultiplySpeed trunk;
+  MultiplySpeed experts;
+  double token_read_seconds = 0;      // of a token; reading and multiplying overlap, so the
+  double token_multiply_seconds = 0;  // longer of the two is what it takes
   double token_seconds = 0;
   double prompt_seconds = 0;
 };
 
-// Measures for about a second, in the way of reading and with the threads of the (resolved)
+// Measures for about two seconds, in the way of reading and with the threads of the (resolved)
 // options. Throws as MeasureDrive does.
 PlanEstimate EstimatePlan(const Checkpoint& checkpoint, const MemoryPlan& plan,
                           const EngineOptions& options, uint64_t prompt_tokens);

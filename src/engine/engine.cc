@@ -69,6 +69,13 @@ std::shared_ptr<StateMover> MakeStateMover(const ModelConfig& config, const Engi
                                       on_disk);
 }
 
+MemoryPlan MakePlan(const Checkpoint& checkpoint, const EngineOptions& options) {
+  const uint64_t resident = ReadProcessMeters().resident_bytes;
+  MemoryPlan plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options, resident));
+  CheckAvailable(plan, ReadMemoryLimit(resident));
+  return plan;
+}
+
 // The runs of rows whose sequences' states are moved.
 std::vector<MovedRun> MovedRuns(std::span<const PassRow> rows, const auto& parts_of) {
   std::vector<MovedRun> runs;
@@ -89,8 +96,7 @@ Engine::Parts::Parts(const EngineOptions& given)
     : checkpoint(OpenCheckpoint(given)),
       options(ResolveOptions(given, checkpoint.config())),
       tokenizer(LoadTokenizer(options, checkpoint.config())),
-      plan(MakeMemoryPlan(
-          checkpoint, MakePlanRequest(checkpoint, options, ReadProcessMeters().resident_bytes))),
+      plan(MakePlan(checkpoint, options)),
       mover(MakeStateMover(checkpoint.config(), options, plan)),
       pool(options.threads),
       weights(MakeWeightStream(checkpoint, plan, MakeIoOptions(options, interrupted))),

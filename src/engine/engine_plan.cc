@@ -14,13 +14,16 @@
 #include "kimi_k3/session.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
-#include "residency/memory_limits.h"
 
 namespace kimi_k3 {
 namespace {
 
 constexpr size_t kDefaultContext = 2048;
-constexpr size_t kDefaultPromptChunk = 256;
+// Rows of a pass over a prompt where nothing is asked for: at least these, and more where they pay.
+// A pass of more takes so long to compute that little of its time is left to be saved, and is all
+// that is lost where it is interrupted.
+constexpr size_t kPromptChunk = 256;
+constexpr size_t kMostPayingPromptChunk = 2048;
 // A pass of more rows gains nothing, and its rows would not fit any memory.
 constexpr size_t kMostPromptChunk = 65536;
 
@@ -95,7 +98,6 @@ EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& co
          "a context of {} positions is more than this model has, {}: ask for a smaller one (-c)",
          options.context, most);
   }
-  if (resolved.prompt_chunk == 0) resolved.prompt_chunk = kDefaultPromptChunk;
   if (resolved.prompt_chunk > kMostPromptChunk) {
     Fail(ErrorKind::kUsage, "a prompt chunk has at most {} rows, not {}", kMostPromptChunk,
          resolved.prompt_chunk);
@@ -106,6 +108,15 @@ EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& co
     Fail(ErrorKind::kUsage, "states on disk go neither with sessions nor with guesses");
   }
   return resolved;
+}
+
+void CheckAvailable(const MemoryPlan& plan, const MemoryLimit& limit) {
+  if (plan.total_bytes <= limit.available_bytes) return;
+  Fail(ErrorKind::kBudget,
+       "a budget of {} is more than this machine can give: the run would take {}, and there are {} "
+       "({}). Give at most --memory {}M, or leave the flag out",
+       FormatByteSize(plan.budget_bytes), FormatByteSize(plan.total_bytes),
+       FormatByteSize(limit.available_bytes), limit.source, limit.available_bytes / 1000000);
 }
 
 StateLayout MakeStateLayout(const ModelConfig& config, const EngineOptions& options) {
@@ -120,6 +131,8 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
       options.memory_bytes ? *options.memory_bytes : DefaultBudget(ReadMemoryLimit(resident_bytes));
   const uint64_t logit_bytes = options.all_prompt_logits ? config.vocabulary * sizeof(float) : 0;
   const size_t threads = options.threads;
+  const size_t positions = options.context * options.sequences;
+  const bool chosen = options.prompt_chunk != 0;
   const bool may_move = !options.state_dir.empty();
   return {.budget_bytes = budget,
           .process_bytes = resident_bytes + options.reserved_bytes,
@@ -131,7 +144,8 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
           .moved_sequence_bytes =
               may_move ? MakeStateLayout(config, options).memory_bytes() : uint64_t{0},
           .sequences_in_memory = options.sequences_in_memory,
-          .chunk_rows = std::min(options.prompt_chunk, options.context * options.sequences),
+          .chunk_rows = std::min(chosen ? options.prompt_chunk : kPromptChunk, positions),
+          .most_chunk_rows = chosen ? 0 : std::min(kMostPayingPromptChunk, positions),
           .logit_rows = options.sequences * (1 + options.tentative_rows),
           .activation_bytes =
               [&config, threads, logit_bytes](size_t rows) {

@@ -9,6 +9,7 @@
 #include "engine/state_layout.h"
 #include "kimi_k3/engine.h"
 #include "kimi_k3/tokenizer.h"
+#include "residency/memory_limits.h"
 #include "residency/memory_plan.h"
 
 namespace kimi_k3 {
@@ -31,7 +32,11 @@ EngineOptions WithoutApproximations(EngineOptions options);
 // The tokenizer of the first folder that has one; throws what loading it throws.
 std::optional<Tokenizer> LoadTokenizer(const EngineOptions& options, const ModelConfig& config);
 
-// options with what "as the engine sees fit" stands for filled in (context, threads, prompt_chunk).
+// Throws Error(kBudget) where the plan takes more than the process could have by `limit`: the
+// system would kill it in the middle of a run.
+void CheckAvailable(const MemoryPlan& plan, const MemoryLimit& limit);
+
+// options with what "as the engine sees fit" stands for filled in (context, threads).
 // Throws Error(kUsage) for values that this model cannot serve.
 EngineOptions ResolveOptions(const EngineOptions& options, const ModelConfig& config);
 

@@ -46,6 +46,7 @@ ProductMeter::ProductMeter(ThreadPool& pool, WeightType type)
       data_(view_.rows * kernels::RowBytes(type, kColumns)),
       scales_(type == WeightType::kMxfp4 ? view_.rows * kColumns / kernels::kMxfp4GroupColumns
                                          : 0) {
+  kernels::RequireIsa();
   // 0x3c is a small ordinary number in bf16 and f32, and two weights of an MXFP4 group.
   std::memset(data_.data(), 0x3c, data_.size());
   std::fill_n(scales_.data(), scales_.size(), uint8_t{120});
@@ -86,6 +87,7 @@ double ProductMeter::MultiplyAddsPerByte() const {
 }
 
 MachineSpeed MeasureMachine(size_t threads) {
+  kernels::RequireIsa();
   ThreadPool pool(threads);
   MachineSpeed speed;
   speed.isa = kernels::CurrentIsa();

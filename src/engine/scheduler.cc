@@ -7,6 +7,20 @@
 #include "engine/scheduler_impl.h"
 
 namespace kimi_k3 {
+namespace {
+
+// Whether the text goes on from where the slot's will be after the pass in progress.
+bool ContinuesPass(const ScheduledText& text, const TextSlot& slot) {
+  const ScheduledText& running = *slot.text;
+  const bool prompt = running.phase == TextProgress::Phase::kPrompt;
+  const size_t known = prompt ? running.prompt_done + slot.rows : running.history.size();
+  const std::span<const TokenId> reusable = text.reusable();
+  return known < reusable.size() &&
+         std::equal(reusable.begin(), reusable.begin() + static_cast<ptrdiff_t>(known),
+                    running.history.begin());
+}
+
+}  // namespace
 
 Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
@@ -38,6 +52,7 @@ std::shared_ptr<ScheduledText> Scheduler::Impl::Submit(TextRequest request,
   const size_t free = slots_.all().size() - slots_.running();
   if (waiting_.size() >= options_.most_waiting + free) return nullptr;
   waiting_.push_back(text);
+  InterruptIfNobodyIsLeft();
   wake_.notify_one();
   return text;
 }
@@ -50,10 +65,17 @@ void Scheduler::Impl::Cancel(const std::shared_ptr<ScheduledText>& text) {
   wake_.notify_one();
 }
 
+// A pass that nobody waits for any more still leaves states that a text may go on with: the same
+// request sent again, or the conversation without the answer that was stopped. It is interrupted
+// only where it keeps a text waiting that cannot.
 void Scheduler::Impl::InterruptIfNobodyIsLeft() {
-  if (!passing_) return;
+  if (!passing_ || waiting_.empty()) return;
   for (const TextSlot& slot : slots_.all()) {
-    if (slot.text != nullptr && slot.text->in_pass && !slot.text->cancelled) return;
+    if (slot.text == nullptr || !slot.text->in_pass) continue;
+    if (!slot.text->cancelled) return;
+    for (const auto& waiting : waiting_) {
+      if (ContinuesPass(*waiting, slot)) return;
+    }
   }
   engine_.Interrupt();
 }

@@ -66,10 +66,9 @@ void TextSlots::Prepare(TextSlot& slot) {
   if (!sequence.intact()) sequence.Reset();
   const bool continues = IsProperPrefix(sequence.tokens(), prompt);
   const size_t on_disk = cache_ ? cache_->TokensFor(prompt) : 0;
-  if (!continues) {
-    Keep(sequence);
-    sequence.Reset();
-  }
+  // Also where it is gone on with: the last question may be put again, or in other words.
+  Keep(sequence);
+  if (!continues) sequence.Reset();
   if (on_disk > sequence.tokens().size()) cache_->Load(engine_, sequence, prompt);
   text.result.cached_tokens = sequence.tokens().size();
 }

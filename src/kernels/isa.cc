@@ -43,7 +43,15 @@ std::string CurrentIsa() {
   return "none";
 }
 
+void RequireIsa() {
+  if (!UsableIsas().empty()) return;
+  Fail(ErrorKind::kRun,
+       "this processor has none of the instruction sets that the program needs: AVX2 with FMA or "
+       "AVX-512 (in a virtual machine, give it the host's processor model)");
+}
+
 void UseIsa(std::string_view name) {
+  RequireIsa();
   const int64_t detected = DetectedTargets();
   if (name == "auto") {
     hwy::SetSupportedTargetsForTest(0);

@@ -14,8 +14,11 @@ std::vector<std::string> UsableIsas();
 // The set that the kernels use now.
 std::string CurrentIsa();
 
+// Throws Error(kRun) where the processor has no set that the kernels need: before any is called.
+void RequireIsa();
+
 // Makes the kernels use this set from now on ("auto": the best). Not for use while kernels run.
-// Throws Error(kUsage) that lists what is usable for any other name.
+// Throws Error(kUsage) that lists what is usable for any other name, and as RequireIsa does.
 void UseIsa(std::string_view name);
 
 }  // namespace kimi_k3::kernels

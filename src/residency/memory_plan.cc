@@ -30,6 +30,8 @@ constexpr size_t kFullSlots = 16;
 constexpr uint64_t kDriveShare = 3;
 // Rows that a short prompt needs to go through in one pass.
 constexpr size_t kShortPromptRows = 8;
+// Tokens of prompts for each of an answer, where memory is weighed between the two.
+constexpr double kPromptTokensPerAnswerToken = 4;
 // Stacks, code not yet touched, allocator slack and what reading holds besides the ring.
 constexpr uint64_t kAllowanceBytes = 12 * kMegabyte;
 
@@ -140,7 +142,9 @@ class Planner {
     // Named with a megabyte to spare: the process may hold a little more next time.
     Fail(ErrorKind::kBudget,
          "a budget of {} is too small: {} sequence{} of {} positions of this model need {} "
-         "(--memory {}M), of which {} are the state and cache; a shorter context (-c) needs less",
+         "(--memory {}M), of which {} are the state and cache; a shorter context (-c) needs less, "
+         "and "
+         "so does --kv-cache-quant",
          FormatByteSize(plan_.budget_bytes), request_.sequences, request_.sequences == 1 ? "" : "s",
          request_.context, FormatByteSize(plan_.smallest_bytes), plan_.smallest_bytes / 1000000 + 2,
          FormatByteSize(StateBytes()));
@@ -278,6 +282,7 @@ class Planner {
     }
     const uint64_t experts = moe_layers_ * config_.moe.experts_per_token * schedule_.expert_bytes();
     plan_.weights_per_token += experts;
+    plan_.expert_weights_per_token = experts;
     const bool all_cached = plan_.stream.cached_slots == experts_;
     plan_.expert_bytes_per_token = all_cached ? 0 : experts;
     plan_.embedding_bytes_per_token = config_.hidden * sizeof(uint16_t);
@@ -294,10 +299,31 @@ class Planner {
   MemoryPlan plan_;
 };
 
+// What a token of an answer reads, and the tokens of prompts that come with it. States that live on
+// disk are read and written back.
+double BytesMoved(const Checkpoint& checkpoint, const PlanRequest& request,
+                  const MemoryPlan& plan) {
+  const size_t moved = request.sequences - plan.sequences_in_memory;
+  const uint64_t states = 2 * moved * request.sequence_bytes;
+  const uint64_t prompt = BytesOfPass(checkpoint, plan, plan.chunk_rows, false);
+  return static_cast<double>(plan.bytes_per_token() + states) +
+         kPromptTokensPerAnswerToken * static_cast<double>(prompt) /
+             static_cast<double>(plan.chunk_rows);
+}
+
 }  // namespace
 
 MemoryPlan MakeMemoryPlan(const Checkpoint& checkpoint, const PlanRequest& request) {
-  return Planner(checkpoint, request).Make();
+  const auto cost = [&](const MemoryPlan& plan) { return BytesMoved(checkpoint, request, plan); };
+  MemoryPlan best = Planner(checkpoint, request).Make();
+  PlanRequest wider = request;
+  for (bool fits = true; fits && wider.chunk_rows < request.most_chunk_rows;) {
+    wider.chunk_rows = std::min(2 * wider.chunk_rows, request.most_chunk_rows);
+    MemoryPlan plan = Planner(checkpoint, wider).Make();
+    fits = plan.chunk_rows == wider.chunk_rows;
+    if (cost(plan) < cost(best)) best = std::move(plan);
+  }
+  return best;
 }
 
 std::string FormatPlan(const MemoryPlan& plan) {
@@ -344,11 +370,14 @@ uint64_t BytesOfPass(const Checkpoint& checkpoint, const MemoryPlan& plan, size_
   uint64_t bytes = plan.trunk_bytes_per_token + rows * plan.embedding_bytes_per_token;
   if (with_head) bytes += plan.head_bytes_per_token;
   if (plan.expert_bytes_per_token == 0) return bytes;
+  return bytes + static_cast<uint64_t>(static_cast<double>(plan.expert_bytes_per_token) *
+                                       DistinctExperts(checkpoint, rows));
+}
+
+double DistinctExperts(const Checkpoint& checkpoint, size_t rows) {
   const auto experts = static_cast<double>(checkpoint.config().experts_present());
   const auto chosen = static_cast<double>(checkpoint.config().moe.experts_per_token);
-  const double distinct = experts * (1.0 - std::pow(1.0 - chosen / experts, rows));
-  return bytes + static_cast<uint64_t>(static_cast<double>(plan.expert_bytes_per_token) / chosen *
-                                       distinct);
+  return experts * (1.0 - std::pow(1.0 - chosen / experts, rows)) / chosen;
 }
 
 }  // namespace kimi_k3

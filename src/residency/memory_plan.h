@@ -26,7 +26,8 @@ struct PlanRequest {
   // Of a sequence whose state lives on disk; 0: all live in memory.
   uint64_t moved_sequence_bytes = 0;
   std::optional<size_t> sequences_in_memory = {};    // beside those; unset: as many as have room
-  size_t chunk_rows = 64;                            // most rows of one pass that are of use
+  size_t chunk_rows = 64;                            // rows that a pass of a prompt should have
+  size_t most_chunk_rows = 0;                        // more than those, where they pay
   size_t logit_rows = 1;                             // rows of logits that exist at once
   std::function<uint64_t(size_t)> activation_bytes;  // of a pass of so many rows
   std::optional<uint64_t> expert_cache_bytes;        // unset: what is left after the pins
@@ -61,14 +62,17 @@ struct MemoryPlan {
   }
   // What one token multiplies with, resident or not.
   uint64_t weights_per_token = 0;
+  uint64_t expert_weights_per_token = 0;  // of which routed experts
 };
 
 // Spends the budget in this order: what must be; the prompt chunk up to a few rows; the ring;
 // expert slots to the number of experts per token; the prompt chunk to chunk_rows; states that need
 // not be on disk, which would cost more than their own size in each pass; where the walk
 // changes from drive to drive, a ring that reaches the next; pinned matrices, spread evenly over
-// the walk; cached experts. Throws Error(kBudget) that names the smallest budget that would do
-// where this one does not.
+// the walk; cached experts. Of numbers of rows between chunk_rows and most_chunk_rows it takes the
+// one with which a text of four prompt tokens for each of the answer reads least: a longer chunk
+// reads the weights less often for a long prompt, and takes memory from the pins. Throws
+// Error(kBudget) that names the smallest budget that would do where this one does not.
 MemoryPlan MakeMemoryPlan(const Checkpoint& checkpoint, const PlanRequest& request);
 
 // The plan as lines of a table, and as JSON (docs/streaming.md).
@@ -79,5 +83,9 @@ nlohmann::ordered_json PlanToJson(const MemoryPlan& plan);
 // that routing is flat and independent, as it nearly is.
 uint64_t BytesOfPass(const Checkpoint& checkpoint, const MemoryPlan& plan, size_t rows,
                      bool with_head);
+
+// Experts that `rows` rows choose in a layer, each counted once, in terms of those that one
+// chooses; the model has some. Assumes the same.
+double DistinctExperts(const Checkpoint& checkpoint, size_t rows);
 
 }  // namespace kimi_k3

@@ -74,8 +74,8 @@ TEST_F(BatchPlans, TokensPerSecondAreRowsOverTheTimeOfAPass) {
   PlanEstimate estimate;
   estimate.drive.bytes_per_second = 1e6;
   estimate.drive.in_turns_bytes_per_second = 1e6;
-  estimate.weights_per_second_one_row = 1e15;
-  estimate.weights_per_second_many_rows = 1e15;
+  estimate.trunk = {.one_row = 1e15, .many_rows = 1e15};
+  estimate.experts = estimate.trunk;
   const BatchChoice& choice = choices.back();
   if (choice.bytes_per_pass == 0) GTEST_SKIP() << "all is held";
   EXPECT_NEAR(TokensPerSecond(checkpoint_, choice, estimate),

@@ -12,6 +12,7 @@
 
 #include "engine/golden_engine.h"
 #include "engine/likely_tokens.h"
+#include "engine/temporary_folder.h"
 #include "kimi_k3/generation.h"
 
 namespace kimi_k3 {
@@ -276,6 +277,59 @@ TEST_F(Scheduling, ACancelledTextMakesRoomForTheNext) {
   EXPECT_LT(result.tokens.size(), 50U);
   EXPECT_EQ(second->AwaitEnd().tokens, Alone(RequestOf(2)));
   EXPECT_EQ(scheduler_->status().failed_passes, 0U);
+}
+
+// Its client goes away at any moment, and asks again: nothing of what was computed is lost.
+TEST_F(Scheduling, AnAbandonedTextIsGoneOnWithWhereItStood) {
+  for (int i = 0; i < 40; ++i) {
+    Start(1);
+    TextRequest request = RequestOf(7);
+    request.max_tokens = 40;
+    const auto first = Submit(request);
+    first->AwaitToken();
+    for (volatile int wait = 0; wait < i * 20000;) wait = wait + 1;
+    tickets_.back().Cancel();
+    first->AwaitEnd();
+    TextRequest again = request;
+    const std::vector<TokenId> answer = Alone(request);
+    const size_t seen = first->chosen().size();
+    again.prompt.insert(again.prompt.end(), answer.begin(),
+                        answer.begin() + static_cast<ptrdiff_t>(seen));
+    again.prompt.push_back(1);
+    again.max_tokens = 2;
+    again.sampling.temperature = 0;
+    const TextResult result = Run(again);
+    EXPECT_EQ(result.tokens, Alone(again));
+    EXPECT_GE(result.cached_tokens + 1, request.prompt.size() + seen);
+    EXPECT_EQ(scheduler_->status().failed_passes, 0U);
+    tickets_.clear();
+  }
+}
+
+// With states on disk, the state before the last question stays.
+TEST(SchedulerStates, TheLastQuestionMayBePutInOtherWords) {
+  const TemporaryFolder folder;
+  EngineOptions options = GoldenOptions("k3", 64);
+  options.sessions = true;
+  Engine engine = Engine::Open(options);
+  Scheduler scheduler(engine, {.sequences = 1, .cache_dir = folder.path()});
+  const auto run = [&](const TextRequest& request) {
+    const auto collector = std::make_shared<Collector>();
+    const auto ticket = scheduler.Submit(request, collector);
+    return collector->AwaitEnd();
+  };
+  const TextRequest first = RequestOf(5);
+  const TextResult answer = run(first);
+  TextRequest second = first;
+  second.prompt.insert(second.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+  const size_t before = second.prompt.size() - 1;  // the last token has not been through the model
+  for (const TokenId question : {3, 4, 3}) {
+    TextRequest asked = second;
+    asked.prompt.push_back(question);
+    const TextResult result = run(asked);
+    EXPECT_EQ(result.cached_tokens, before) << question;
+    EXPECT_EQ(result.tokens, Alone(asked)) << question;
+  }
 }
 
 TEST_F(Scheduling, ADestroyedTicketCancelsItsTextAlsoWhileItWaits) {

@@ -114,6 +114,25 @@ TEST_F(MemoryPlanTest, MoreMemoryNeverReadsMore) {
   EXPECT_EQ(all.stream.cached_slots, moe_layers * checkpoint_.config().moe.experts);
 }
 
+TEST_F(MemoryPlanTest, TakesLongerChunksWhereTheySaveMoreReadingThanTheirMemoryWould) {
+  const uint64_t budget = Smallest() + 1000000;
+  const auto chunk_with = [&](uint64_t row_bytes, uint64_t given, size_t most) {
+    PlanRequest request = Request(given);
+    request.activation_bytes = [row_bytes](size_t rows) { return 2000 + rows * row_bytes; };
+    request.most_chunk_rows = most;
+    const MemoryPlan plan = MakeMemoryPlan(checkpoint_, request);
+    EXPECT_LE(plan.total_bytes, given);
+    return plan.chunk_rows;
+  };
+  EXPECT_EQ(chunk_with(1, budget, 0), 40U);
+  EXPECT_EQ(chunk_with(1, budget, 100), 100U);
+  EXPECT_EQ(chunk_with(1, budget, 320), 320U);
+  // Rows that are as dear as a matrix.
+  EXPECT_EQ(chunk_with(3000, budget, 320), 40U);
+  // Where nothing is read there is nothing to be saved.
+  EXPECT_EQ(chunk_with(1, uint64_t{1} << 40, 320), 40U);
+}
+
 TEST_F(MemoryPlanTest, SpreadsPinsEvenlyOverTheWalk) {
   uint64_t all = 0;
   for (const PassStep& step : schedule_.steps()) {

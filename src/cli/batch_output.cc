@@ -198,7 +198,7 @@ void BatchOutput::Count(bool answered) {
   if (!answered) ++unanswered_;
 }
 
-void BatchOutput::Add(size_t index, std::string line, bool answered) {
+void BatchOutput::Add(size_t index, std::string_view line, bool answered) {
   waiting_ += line;
   line_of_[index] = ++lines_;
   Count(answered);

@@ -39,7 +39,7 @@ class BatchOutput {
   size_t removed() const { return outdated_.size(); }  // lines of requests that are others now
 
   // A result of line `index`, to be written.
-  void Add(size_t index, std::string line, bool answered);
+  void Add(size_t index, std::string_view line, bool answered);
   uint64_t waiting_bytes() const { return waiting_.size(); }
   // Writes and syncs what was added. Throws Error(kIo): what is in the file is whole even then, and
   // what was not written is still to be had by a later run.

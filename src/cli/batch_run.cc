@@ -168,9 +168,9 @@ void BatchRun::SubmitRequest(size_t index, const BatchRequest& request) {
   running_.emplace(index, Running{std::move(*ticket), origin.prompt_tokens, most});
 }
 
-void BatchRun::Write(std::vector<FinishedText> texts) {
+void BatchRun::Write(const std::vector<FinishedText>& texts) {
   std::optional<Error> failure;
-  for (FinishedText& text : texts) {
+  for (const FinishedText& text : texts) {
     running_.erase(text.index);
     if (text.failure) {
       if (text.failure->kind() != ErrorKind::kInterrupted) failure = text.failure;
@@ -178,7 +178,7 @@ void BatchRun::Write(std::vector<FinishedText> texts) {
     }
     prompt_tokens_ += text.prompt_tokens;
     result_bytes_ += text.line.size();
-    results_.Add(text.index, std::move(text.line), true);
+    results_.Add(text.index, text.line, true);
   }
   results_.Sync();
   if (!failure) return;

@@ -49,7 +49,7 @@ class BatchRun {
   void SubmitRequest(size_t index, const BatchRequest& request);
   server::PreparedAnswer Prepare(size_t index, const BatchRequest& request) const;
   void Refuse(size_t index, const BatchRequest& request, const server::ApiError& error);
-  void Write(std::vector<FinishedText> texts);
+  void Write(const std::vector<FinishedText>& texts);
   void KeepBegun(bool now);
   void Stop();
   void ShowStatus();

@@ -136,7 +136,9 @@ class Axis {
     const double low = std::floor(std::log10(least));
     const double high = std::max(low + 1, std::ceil(std::log10(most)));
     Axis axis(low, high, true);
-    for (double power = low; power <= high; ++power) axis.lines_.push_back(std::pow(10.0, power));
+    for (int power = static_cast<int>(low); power <= static_cast<int>(high); ++power) {
+      axis.lines_.push_back(std::pow(10.0, power));
+    }
     return axis;
   }
 
@@ -267,6 +269,7 @@ std::string DrawPrompts(const Report& report) {
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   std::vector<std::string> places;
+  places.reserve(lengths.size());
   for (const uint64_t length : lengths) places.push_back(std::to_string(length));
   Panel panel(490, "seconds a position, prompt", "length of the prompt, tokens", places,
               Axis::Decades(least, most));

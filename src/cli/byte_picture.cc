@@ -48,8 +48,10 @@ std::string Legend(const InspectReport& report) {
     if (bytes == 0) continue;
     const std::string name(GroupName(static_cast<ByteGroup>(group)));
     const double share = 100 * static_cast<double>(bytes) / static_cast<double>(report.bytes);
-    const double x = kLeft + static_cast<double>(place % 4) * 275;
-    const double y = 50 + static_cast<double>(place / 4) * 22;
+    const size_t column = place % 4;
+    const size_t row = place / 4;
+    const double x = kLeft + static_cast<double>(column) * 275;
+    const double y = 50 + static_cast<double>(row) * 22;
     svg += Rectangle(x, y - 11, 13, 13, group, name);
     svg += Label(x + 19, y, "start",
                  fmt::format("{}: {}, {:.2f} %", name, FormatByteSize(bytes), share));

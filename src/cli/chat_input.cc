@@ -19,7 +19,7 @@ Line ChatInput::Next() {
   if (line.text.starts_with(kFence)) return Block(line.text.substr(kFence.size()));
   while (line.text.ends_with('\\')) {
     line.text.back() = '\n';
-    const Line more = reader_.Read(kMorePrompt);
+    Line more = reader_.Read(kMorePrompt);
     if (more.kind != LineKind::kLine) return more;
     line.text += more.text;
   }
@@ -31,7 +31,7 @@ Line ChatInput::Block(std::string first) {
   Line block = {.kind = LineKind::kLine, .text = std::move(first), .verbatim = true};
   while (!block.text.ends_with(kFence)) {
     if (!block.text.empty()) block.text += '\n';
-    const Line more = reader_.Read(kMorePrompt);
+    Line more = reader_.Read(kMorePrompt);
     if (more.kind != LineKind::kLine) return more;
     block.text += more.text;
   }

@@ -157,7 +157,7 @@ class Comparison {
   }
 
   static std::string NameOf(const Engine& engine, const EngineOptions& options) {
-    const std::string flags = engine.approximations();
+    std::string flags = engine.approximations();
     if (options.overlay_dir.empty() || flags.find("--overlay") != std::string::npos) return flags;
     return flags + (flags.empty() ? "" : " ") + "--overlay lossless";
   }

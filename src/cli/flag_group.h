@@ -54,6 +54,7 @@ class FlagGroup {
   Flag Choice(const std::string& names, std::vector<std::pair<std::string, T>> words, T& target,
               const std::string& help) {
     std::vector<std::string> names_of_words;
+    names_of_words.reserve(words.size());
     for (const auto& [word, value] : words) names_of_words.push_back(word);
     return Value(names, Joined(names_of_words, "|"), help,
                  [names, words = std::move(words), &target](const std::string& text) {

@@ -32,6 +32,7 @@ std::vector<std::pair<std::string, bool>> ShardsOf(const std::vector<fs::path>& 
     names.insert(last);
   });
   std::vector<std::pair<std::string, bool>> shards;
+  shards.reserve(names.size());
   for (const std::string& name : names) {
     shards.emplace_back(name, HasEntry(FolderWith(dirs, name), name));
   }

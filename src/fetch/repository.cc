@@ -32,7 +32,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string Trimmed(std::string text) {
+std::string Trimmed(const std::string& text) {
   constexpr const char* kWhite = " \t\r\n";
   const size_t first = text.find_first_not_of(kWhite);
   if (first == std::string::npos) return {};

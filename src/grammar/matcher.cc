@@ -56,6 +56,7 @@ void Matcher::Forget(std::span<Point> kept) {
   std::vector<Point*> wanted = {&start_};
   for (Point& point : kept) wanted.push_back(&point);
   std::vector<std::pair<std::vector<Unrolled>, bool>> unrolled;
+  unrolled.reserve(wanted.size());
   for (const Point* point : wanted) unrolled.push_back(unroll(*point));
   Reset();
   for (size_t i = 0; i < wanted.size(); ++i) {

@@ -46,6 +46,7 @@ class Matcher {
   struct Thread {
     State state = 0;
     uint32_t stack = 0;
+    // NOLINTNEXTLINE(modernize-use-nullptr): the 0 of the comparison is no pointer
     auto operator<=>(const Thread&) const = default;
   };
   // Rules that were entered, the innermost last.

@@ -238,7 +238,7 @@ class Parser {
     if (const size_t index =
             c < 0x80 ? kLetters.find(static_cast<char>(c)) : std::string_view::npos;
         index != std::string_view::npos) {
-      const auto control = static_cast<uint32_t>(kControls[index]);
+      const auto control = static_cast<unsigned char>(kControls[index]);
       return {{control, control}};
     }
     if (c == 'x') return ParseCode(2);

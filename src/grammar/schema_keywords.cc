@@ -97,9 +97,10 @@ void CheckKeywords(const JsonValue& schema, const std::string& path) {
     const bool known = Has(kObjectWords, word) || Has(kArrayWords, word) ||
                        Has(kStringWords, word) || Has(kNumberWords, word) ||
                        Has(kWholeWords, word) || word == "type";
-    if (!known) RefuseSchema(path + "." + word, "this keyword is not supported");
+    if (!known) RefuseSchema(fmt::format("{}.{}", path, word), "this keyword is not supported");
     if (!whole.empty()) {
-      RefuseSchema(path + "." + word, "is not supported beside {}; put both into one", whole);
+      RefuseSchema(fmt::format("{}.{}", path, word),
+                   "is not supported beside {}; put both into one", whole);
     }
   }
 }

@@ -119,7 +119,7 @@ void Compare(benchmark::State& state, const std::string& unit, Kernel kernel, Li
   std::vector<double> limit_rates;
   std::vector<double> ratios;
   kernel();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = kernels::ThreadSeconds();
     const double work = kernel();
     const double middle = kernels::ThreadSeconds();
@@ -322,7 +322,7 @@ void DeltaRule(benchmark::State& state, kernels::StateType type) {
 
 void SmallKernels(benchmark::State& state, void (*body)(std::vector<float>&)) {
   std::vector<float> values = Numbers(1 << 16);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = kernels::ThreadSeconds();
     body(values);
     benchmark::DoNotOptimize(values.data());

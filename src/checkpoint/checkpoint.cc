@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint_opener.h"
 #include "checkpoint/model_folders.h"
 #include "checkpoint/overlay_binder.h"
+#include "checkpoint/problem_list.h"
 
 namespace kimi_k3 {
 namespace {
@@ -39,13 +40,23 @@ Checkpoint::Checkpoint(std::vector<std::filesystem::path> model_dirs, ModelConfi
     : model_dirs_(std::move(model_dirs)),
       config_(std::move(config)),
       slots_(config_),
-      locations_(slots_.count()) {}
+      locations_(slots_.count()),
+      warnings_(config_.warnings) {}
 
 Checkpoint Checkpoint::Open(const std::filesystem::path& model_dir) {
   return Open(std::vector<std::filesystem::path>{model_dir});
 }
 
 Checkpoint Checkpoint::Open(std::vector<std::filesystem::path> model_dirs, std::string_view part) {
+  return OpenListing(std::move(model_dirs), part, CheckpointOpener::kListedProblems);
+}
+
+void Checkpoint::Check(std::vector<std::filesystem::path> model_dirs, std::string_view part) {
+  OpenListing(std::move(model_dirs), part, ProblemList::kUnlimited);
+}
+
+Checkpoint Checkpoint::OpenListing(std::vector<std::filesystem::path> model_dirs,
+                                   std::string_view part, size_t listed_problems) {
   if (model_dirs.empty()) Fail(ErrorKind::kUsage, "no model folder is given");
   std::optional<ModelPart> chosen;
   if (!part.empty()) chosen = ParseModelPart(part);
@@ -56,7 +67,7 @@ Checkpoint Checkpoint::Open(std::vector<std::filesystem::path> model_dirs, std::
     config.part = *chosen;
   }
   Checkpoint checkpoint(std::move(model_dirs), std::move(config));
-  CheckpointOpener(checkpoint).Run();
+  CheckpointOpener(checkpoint, listed_problems).Run();
   return checkpoint;
 }
 

@@ -70,8 +70,9 @@ class Checkpoint {
   // Reads config.json, model.safetensors.index.json (or the single model.safetensors) and every
   // shard's header, and binds every tensor that the config demands. Throws Error(kCheckpoint) that
   // names file and tensor for whatever is missing, surplus, doubled, overlapping, truncated, or of
-  // another shape or dtype than the config demands; several problems are listed together (at most
-  // 20, then a count), and where a tensor lies in a part of a shard that kimi_k3 pull --shard has
+  // another shape or dtype than the config demands; several problems are listed together (every
+  // file that cannot be read or was cut short, and of others at most 5 a file and 20 in all, then a
+  // count), and where a tensor lies in a part of a shard that kimi_k3 pull --shard has
   // left out, which would read as zeros. Vision tensors (`vision_tower.`, `mm_projector.`) are
   // allowed and ignored.
   static Checkpoint Open(const std::filesystem::path& model_dir);
@@ -81,6 +82,8 @@ class Checkpoint {
   // it needs must be there, and shards that hold none of these may be missing; what is there is
   // checked all the same. Throws Error(kUsage) too, as ParseModelPart and CheckModelPart do.
   static Checkpoint Open(std::vector<std::filesystem::path> model_dirs, std::string_view part = {});
+  // Throws as Open does, but leaves out no file that has problems.
+  static void Check(std::vector<std::filesystem::path> model_dirs, std::string_view part = {});
 
   const ModelConfig& config() const { return config_; }
   // From now on a token goes to `count` experts, the first that the model would choose, 0: to as
@@ -120,8 +123,8 @@ class Checkpoint {
   uint64_t tensor_bytes() const { return tensor_bytes_; }
   uint64_t ignored_tensor_count() const { return ignored_tensor_count_; }
 
-  // What is odd about the folders but does no harm: files that look like weights and are not named
-  // by the index, shards with holes.
+  // What is odd but allowed: files that look like weights and are not named by the index, shards
+  // with holes, ModelConfig::warnings.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   // A small vector widened to f32, read from disk now; A_log: its first kda.heads entries. Throws
@@ -133,6 +136,9 @@ class Checkpoint {
   friend class CheckpointOpener;
   friend class OverlayBinder;
   Checkpoint(std::vector<std::filesystem::path> model_dirs, ModelConfig config);
+
+  static Checkpoint OpenListing(std::vector<std::filesystem::path> model_dirs,
+                                std::string_view part, size_t listed_problems);
 
   TensorLocation Demand(std::optional<TensorLocation> found, Role role, size_t layer) const;
   ByteRange RangeOf(const LocationTable::Location& location, uint64_t bytes) const;

@@ -1,14 +1,13 @@
 // Opens a checkpoint: finds its shards, reads their headers and binds every tensor to its place.
 #include "checkpoint/checkpoint_opener.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "checkpoint/fetched_part.h"
+#include "checkpoint/file_hole.h"
 #include "checkpoint/index_reader.h"
 #include "checkpoint/model_folders.h"
 #include "checkpoint/shard_header.h"
@@ -22,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kListedFiles = 20;
+constexpr size_t kListedOfAFile = 5;  // problems
 
 bool IsIgnored(std::string_view name) {
   return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
@@ -41,18 +41,13 @@ std::string ListNames(const std::vector<std::string>& names) {
   return text;
 }
 
-// Whether a part of the file was never written. A system that does not tell says no.
-bool HasHole(const OpenFile& file) {
-  const off_t hole = lseek(file.fd.get(), 0, SEEK_HOLE);
-  return hole >= 0 && static_cast<uint64_t>(hole) < file.bytes;
-}
-
 }  // namespace
 
-CheckpointOpener::CheckpointOpener(Checkpoint& checkpoint)
+CheckpointOpener::CheckpointOpener(Checkpoint& checkpoint, size_t listed_problems)
     : checkpoint_(checkpoint),
       dirs_(checkpoint.model_dirs_),
-      index_path_(FolderWith(dirs_, kIndexName) / kIndexName) {}
+      index_path_(FolderWith(dirs_, kIndexName) / kIndexName),
+      problems_(listed_problems, kListedOfAFile) {}
 
 void CheckpointOpener::Run() {
   const size_t slots = checkpoint_.slots_.count();
@@ -336,7 +331,7 @@ void CheckpointOpener::ReadShards() {
     } catch (const Error& error) {
       unread_[shard] = true;
       if (error.kind() == ErrorKind::kIo) ++io_problems_;
-      problems_.Add("{}", error.what());
+      problems_.AddAlways("{}", error.what());
     }
   }
 }
@@ -346,10 +341,14 @@ bool CheckpointOpener::ReadHeader(size_t index, SafetensorsHeaderParser& parser)
   const OpenFile file = OpenRegularFile(shard.path);
   shard.bytes = file.bytes;
   fetched_ = FetchedPart(shard.path, file.bytes);
-  if (!fetched_ && HasHole(file)) holed_.push_back(shard_names_[index]);
   const uint64_t data_offset = LoadShardHeader(shard.path, file, parser);
-  return parser.Parse(file.bytes - data_offset, shard.path.string(), problems_,
-                      [&](const HeaderTensor& tensor) { Bind(index, data_offset, tensor); });
+  const bool known =
+      parser.Parse(file.bytes - data_offset, shard.path.string(), problems_,
+                   [&](const HeaderTensor& tensor) { Bind(index, data_offset, tensor); });
+  if (!fetched_ && FirstHole(file) && !parser.made_of_holes()) {
+    holed_.push_back(shard_names_[index]);
+  }
+  return known;
 }
 
 void CheckpointOpener::NotePrefix(bool prefixed, std::string_view name) {
@@ -400,8 +399,8 @@ void CheckpointOpener::TellUnfetched() {
   std::vector<std::string>& warnings = checkpoint_.warnings_;
   if (!holed_.empty()) {
     warnings.push_back(fmt::format(
-        "{}: {} of the {} shards have holes, which read as zeros ({}): right for kimi_k3 synth "
-        "--sparse, but a download with holes is not whole (kimi_k3 verify tells)",
+        "{}: {} of the {} shards have holes, which read as zeros ({}): a download with holes is "
+        "not whole (kimi_k3 verify tells)",
         DirNames(), holed_.size(), shard_names_.size(), ListNames(holed_)));
   }
   if (unfetched_ == 0) return;
@@ -503,14 +502,14 @@ void CheckpointOpener::CheckNothingIsMissing() {
     const uint16_t promised = indexed_ ? promised_[slot] : kNoShard;
     const bool known = promised != kNoShard ? !unread_[promised] : indexed_ || all_read;
     if (!known) continue;
-    if (problems_.full()) {
-      problems_.Count();
+    const std::string source = promised != kNoShard ? ShardName(promised) : DirNames();
+    if (problems_.full(source)) {
+      problems_.Count(source);
     } else if (promised != kNoShard) {
-      problems_.Add("{}: tensor {} is missing, though {} says that it is here", ShardName(promised),
+      problems_.Add("{}: tensor {} is missing, though {} says that it is here", source,
                     FullName(slot), kIndexName);
     } else {
-      problems_.Add("{}: tensor {} is missing, and config.json demands it", DirNames(),
-                    FullName(slot));
+      problems_.Add("{}: tensor {} is missing, and config.json demands it", source, FullName(slot));
     }
   }
   for (const auto& [name, stranger] : strangers_) {

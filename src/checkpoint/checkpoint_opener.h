@@ -21,7 +21,10 @@ namespace kimi_k3 {
 // the index promises for which tensor, the headers' text) goes with it.
 class CheckpointOpener {
  public:
-  explicit CheckpointOpener(Checkpoint& checkpoint);
+  static constexpr size_t kListedProblems = 20;
+
+  // Of more problems than are listed only the number is told.
+  explicit CheckpointOpener(Checkpoint& checkpoint, size_t listed_problems = kListedProblems);
 
   // Throws Error as Checkpoint::Open says.
   void Run();
@@ -61,7 +64,7 @@ class CheckpointOpener {
   void CheckShardsExist();
   void WarnOfOtherFiles();
   void ReadShards();
-  // False where the header was not read to its end.
+  // False where not all of its tensors are known.
   bool ReadHeader(size_t shard, SafetensorsHeaderParser& parser);
   void Bind(size_t shard, uint64_t data_offset, const HeaderTensor& tensor);
   void HintAtPacking(std::string_view name);

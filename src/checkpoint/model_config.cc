@@ -374,6 +374,47 @@ class Reader {
   ModelConfig config_;
 };
 
+// Of the fields that the answers of a kimi_k3 depend on: those that are missing though absence has
+// a meaning (null states it), and values that no published one has.
+class OddFields {
+ public:
+  OddFields(const TextModel& text, std::string_view source, ModelConfig& config)
+      : text_(text), source_(source), config_(config) {}
+
+  void Warn() {
+    if (config_.activation == Activation::kSitu) {
+      WarnIfAbsent(text_.object, "", "activation_situ_beta", "1 is used", "4");
+      WarnIfAbsent(text_.object, "", "activation_situ_linear_beta",
+                   "the linear part stays unbounded", "25");
+    } else {
+      Add("hidden_act is \"silu\"", "\"situ\"");
+    }
+    WarnIfAbsent(text_.object.at("linear_attn_config"), "linear_attn_config.", "gate_lower_bound",
+                 "the softplus decay is used", "-5");
+    if (config_.moe.softmax_router) {
+      Add("moe_router_activation_func is \"softmax\"", "\"sigmoid\"");
+    }
+  }
+
+ private:
+  void WarnIfAbsent(const json& object, std::string_view path, std::string_view name,
+                    std::string_view effect, std::string_view published) {
+    if (object.contains(name)) return;
+    Add(fmt::format("{}{} is missing, so {} (null says that it is meant)", path, name, effect),
+        published);
+  }
+
+  void Add(std::string_view what, std::string_view published) {
+    config_.warnings.push_back(
+        fmt::format("{}: {}{}{}; the published kimi_k3 has {}, and every answer depends on it",
+                    source_, text_.path, text_.nested ? "." : "", what, published));
+  }
+
+  const TextModel& text_;
+  std::string_view source_;
+  ModelConfig& config_;
+};
+
 }  // namespace
 
 ModelConfig ParseModelConfig(std::string_view text, std::string_view source) {
@@ -392,6 +433,7 @@ ModelConfig ParseModelConfig(std::string_view text, std::string_view source) {
     }
   }
   problems.ThrowIfAny();
+  if (config.model_type == "kimi_k3") OddFields(model, source, config).Warn();
   return config;
 }
 

@@ -80,6 +80,9 @@ struct ModelConfig {
   // Of the experts that the model chooses for a token, those that are left out for speed.
   size_t experts_left_out = 0;  // not of config.json
   ModelPart part;  // not of config.json: what of the model is run, by default all of it
+  // What is allowed, but unlike any published model, so that a field may have been lost: a line
+  // each that names file and field.
+  std::vector<std::string> warnings;
 
   bool IsMla(size_t layer) const { return mla_layers[layer]; }
   bool IsDense(size_t layer) const { return dense_layers[layer]; }
@@ -117,7 +120,8 @@ struct ModelConfig {
 // Reads the text of a config.json, nested (`text_config`) or flat. Every problem found is listed in
 // one Error(kCheckpoint) whose lines start with `source` (the file's name): missing fields, values
 // that are unknown, out of range or contradict one another. Nothing is ever replaced by a default
-// but where docs/model.md section 2a gives absence a meaning.
+// but where docs/model.md section 2a gives absence a meaning; of a kimi_k3, warnings tell where
+// that changes what the published model computes.
 ModelConfig ParseModelConfig(std::string_view json, std::string_view source);
 
 // ParseModelConfig on DIR/config.json; the whole model.

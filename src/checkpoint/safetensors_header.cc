@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/checked_math.h"
+#include "checkpoint/location_table.h"
 
 namespace kimi_k3 {
 namespace {
@@ -82,10 +83,10 @@ struct Entry {
 // Reads one text.
 class Walker {
  public:
-  Walker(uint64_t data_bytes, std::string_view source, ProblemList& problems)
-      : data_bytes_(data_bytes), source_(source), problems_(problems) {}
+  Walker(uint64_t data_offset, uint64_t data_bytes, std::string_view source, ProblemList& problems)
+      : data_offset_(data_offset), data_bytes_(data_bytes), source_(source), problems_(problems) {}
 
-  // False where the text was not read to its end.
+  // False where the text was not read to its end, or the file was cut short.
   bool Read(ondemand::parser& parser, simdjson::padded_string_view text,
             FunctionRef<void(const HeaderTensor&)> visit) {
     ondemand::document document;
@@ -112,9 +113,10 @@ class Walker {
       problems_.Add("{}: the header has text after its closing brace", source_);
     }
     CheckNames();
-    CheckCover();
-    return true;
+    return CheckPlaces();
   }
+
+  bool made_of_holes() const { return made_of_holes_; }
 
  private:
   bool Failed(simdjson::error_code error) {
@@ -143,14 +145,16 @@ class Walker {
     }
     for (auto result : object) {
       ondemand::field field;
+      std::string_view key;
       std::string_view text;
-      if (Failed(std::move(result).get(field)) || Failed(field.unescaped_key().get(text))) {
+      if (Failed(std::move(result).get(field)) || Failed(field.unescaped_key().get(key))) {
         return false;
       }
       if (field.value().get_string().get(text) != simdjson::SUCCESS) {
         problems_.Add("{}: __metadata__ of the header holds something other than strings", source_);
         return false;
       }
+      made_of_holes_ = made_of_holes_ || (key == kMadeByKey && text == kMadeOfHoles);
     }
     return true;
   }
@@ -230,17 +234,28 @@ class Walker {
     if (!entry.dtype || !entry.has_shape || !entry.has_offsets) {
       Refuse(entry, "lacks its {}",
              !entry.dtype ? "dtype" : (!entry.has_shape ? "shape" : "data_offsets"));
+      all_sound_ = false;
       return;
     }
     const auto [begin, end] = entry.offsets;
-    if (begin > end || end > data_bytes_) {
-      Refuse(entry, "its data_offsets [{}, {}] do not lie in order within the {} bytes of data",
-             begin, end, data_bytes_);
+    if (begin > end) {
+      RefuseOffsets({begin, end, entry.name});
+      all_sound_ = false;
       return;
     }
     const std::span<const uint64_t> shape(entry.shape.data(), entry.rank);
     extents_.push_back({begin, end, entry.name});
-    if (SizeFits(entry, shape)) visit({entry.name, *entry.dtype, shape, begin, end});
+    if (!SizeFits(entry, shape)) {
+      all_sound_ = false;
+    } else if (end <= data_bytes_) {
+      visit({entry.name, *entry.dtype, shape, begin, end});
+    }
+  }
+
+  void RefuseOffsets(const Extent& extent) {
+    problems_.Add(
+        "{}: tensor {}: its data_offsets [{}, {}] do not lie in order within the {} bytes of data",
+        source_, Printable(extent.name), extent.begin, extent.end, data_bytes_);
   }
 
   void CheckNames() {
@@ -263,15 +278,62 @@ class Walker {
     }
   }
 
-  // The tensors must tile the data: every byte belongs to exactly one.
-  void CheckCover() {
-    std::erase_if(extents_, [](const Extent& extent) { return extent.begin == extent.end; });
+  // The tensors must tile the data: every byte belongs to exactly one. False where they tile more
+  // than there is: of a file that was cut short a single line says so.
+  bool CheckPlaces() {
     const auto by_place = [](const Extent& a, const Extent& b) {
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     };
     if (!std::is_sorted(extents_.begin(), extents_.end(), by_place)) {
       std::sort(extents_.begin(), extents_.end(), by_place);
     }
+    const auto described = TiledBytes();
+    if (described && *described != data_bytes_) {
+      RefuseSize(data_offset_ + *described);
+      return *described < data_bytes_;
+    }
+    for (const Extent& extent : extents_) {
+      if (extent.end > data_bytes_) RefuseOffsets(extent);
+    }
+    std::erase_if(extents_, [this](const Extent& extent) {
+      return extent.begin == extent.end || extent.end > data_bytes_;
+    });
+    CheckCover();
+    return true;
+  }
+
+  // The bytes of data that the header describes; nothing unless its tensors are right taken alone
+  // and lie end to end. REQUIRES: extents_ in order.
+  std::optional<uint64_t> TiledBytes() const {
+    if (!all_sound_) return std::nullopt;
+    uint64_t covered = 0;
+    for (const Extent& extent : extents_) {
+      if (extent.begin == extent.end && extent.begin <= covered) continue;
+      if (extent.begin != covered) return std::nullopt;
+      covered = extent.end;
+    }
+    if (covered >= LocationTable::kOffsetLimit - data_offset_) return std::nullopt;
+    return covered;
+  }
+
+  void RefuseSize(uint64_t described) {
+    const uint64_t bytes = data_offset_ + data_bytes_;
+    if (bytes < described) {
+      problems_.AddAlways(
+          "{}: has {} bytes, its header describes {}: cut short by {}; fetch this file again "
+          "(kimi_k3 pull leaves those that are whole)",
+          source_, GroupedDigits(bytes), GroupedDigits(described),
+          GroupedDigits(described - bytes));
+    } else {
+      problems_.AddAlways(
+          "{}: has {} bytes, its header describes {}: too long by {}; fetch this file again",
+          source_, GroupedDigits(bytes), GroupedDigits(described),
+          GroupedDigits(bytes - described));
+    }
+  }
+
+  // REQUIRES: extents_ in order, none of them empty.
+  void CheckCover() {
     uint64_t covered = 0;
     std::string_view last = "the header";
     for (const Extent& extent : extents_) {
@@ -293,10 +355,13 @@ class Walker {
     }
   }
 
+  uint64_t data_offset_;  // in the file
   uint64_t data_bytes_;
   std::string_view source_;
   ProblemList& problems_;
   bool has_metadata_ = false;
+  bool made_of_holes_ = false;
+  bool all_sound_ = true;  // each tensor, taken alone, but for lying inside the data
   std::vector<Extent> extents_;
 };
 
@@ -321,6 +386,7 @@ struct SafetensorsHeaderParser::State {
   std::unique_ptr<char[]> buffer;
   size_t capacity = 0;
   size_t bytes = 0;
+  bool made_of_holes = false;
 };
 
 SafetensorsHeaderParser::SafetensorsHeaderParser() : state_(std::make_unique<State>()) {}
@@ -342,14 +408,20 @@ bool SafetensorsHeaderParser::Parse(uint64_t data_bytes, std::string_view source
                                     ProblemList& problems,
                                     FunctionRef<void(const HeaderTensor&)> visit) {
   const std::string_view text(state_->buffer.get(), state_->bytes);
+  state_->made_of_holes = false;
   if (const char* odd = OddEnds(text)) {
     problems.Add("{}: the header {}", source, odd);
     return false;
   }
-  return Walker(data_bytes, source, problems)
-      .Read(state_->parser,
-            simdjson::padded_string_view(text.data(), text.size(), state_->capacity), visit);
+  Walker walker(kLengthFieldBytes + text.size(), data_bytes, source, problems);
+  const bool whole =
+      walker.Read(state_->parser,
+                  simdjson::padded_string_view(text.data(), text.size(), state_->capacity), visit);
+  state_->made_of_holes = walker.made_of_holes();
+  return whole;
 }
+
+bool SafetensorsHeaderParser::made_of_holes() const { return state_->made_of_holes; }
 
 void SafetensorsHeaderParser::Release() { state_ = std::make_unique<State>(); }
 

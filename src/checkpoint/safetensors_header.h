@@ -17,6 +17,9 @@ namespace kimi_k3 {
 inline constexpr uint64_t kHeaderBytesLimit = uint64_t{256} << 20;
 inline constexpr size_t kLengthFieldBytes = 8;
 inline constexpr size_t kTensorRankLimit = 8;
+// An entry of __metadata__ that tells that the file is made of holes on purpose.
+inline constexpr std::string_view kMadeByKey = "made_by";
+inline constexpr std::string_view kMadeOfHoles = "kimi_k3 synth --sparse";
 
 // One entry of a header; the views are valid during the visit alone.
 struct HeaderTensor {
@@ -43,11 +46,15 @@ class SafetensorsHeaderParser {
   // after the header. What is wrong is added to `problems`, each line starting with `source` (the
   // file's name): bad JSON, a repeated name, offsets that are not whole numbers in order inside the
   // data, a shape whose product overflows or, for a known dtype, does not equal the range, and
-  // tensors that overlap, leave a hole or leave bytes at the end. Visited are the tensors that are
-  // right taken alone. At the first error of syntax or type the rest of the text is left unread,
-  // and the return value is false.
+  // tensors that overlap, leave a hole or leave bytes at the end. Where all is right but the size
+  // of the file, a single line says so. Visited are the tensors that are right taken alone. False
+  // where tensors may be missing from the visits for a reason that is told already: the file was
+  // cut short, or an error of syntax or type made the rest of the text unreadable.
   bool Parse(uint64_t data_bytes, std::string_view source, ProblemList& problems,
              FunctionRef<void(const HeaderTensor&)> visit);
+
+  // Whether the header that was parsed last says kMadeOfHoles.
+  bool made_of_holes() const;
 
   // Frees the buffers.
   void Release();

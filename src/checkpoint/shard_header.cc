@@ -64,4 +64,15 @@ void VisitShardTensors(const std::filesystem::path& path, SafetensorsHeaderParse
   problems.ThrowIfAny();
 }
 
+std::optional<FileHole> FirstUnmeantHole(const std::filesystem::path& path,
+                                         SafetensorsHeaderParser& parser) {
+  const OpenFile file = OpenRegularFile(path);
+  const auto hole = FirstHole(file);
+  if (!hole) return std::nullopt;
+  const uint64_t data = LoadShardHeader(path, file, parser);
+  ProblemList untold;
+  parser.Parse(file.bytes - data, path.string(), untold, [](const HeaderTensor&) {});
+  return parser.made_of_holes() ? std::nullopt : hole;
+}
+
 }  // namespace kimi_k3

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "base/function_ref.h"
+#include "checkpoint/file_hole.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/untrusted_file.h"
 
@@ -20,5 +22,10 @@ uint64_t LoadShardHeader(const std::filesystem::path& path, const OpenFile& file
 // the file. Throws as LoadShardHeader, and Error(kCheckpoint) with every problem of the header.
 void VisitShardTensors(const std::filesystem::path& path, SafetensorsHeaderParser& parser,
                        FunctionRef<void(const HeaderTensor&)> visit);
+
+// The first hole of a shard that is not made of holes on purpose, as kimi_k3 synth --sparse makes
+// them. Throws as LoadShardHeader.
+std::optional<FileHole> FirstUnmeantHole(const std::filesystem::path& path,
+                                         SafetensorsHeaderParser& parser);
 
 }  // namespace kimi_k3

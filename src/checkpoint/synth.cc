@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/model_folders.h"
+#include "checkpoint/safetensors_header.h"
 #include "checkpoint/shard_names.h"
 #include "checkpoint/strict_json.h"
 #include "checkpoint/synth_tensors.h"
@@ -213,7 +214,9 @@ class Synthesizer {
   // Gives the header of a shard in pieces to `sink`.
   template <typename Sink>
   void EmitHeader(const ShardPlan& shard, const Sink& sink) const {
-    sink(R"({"__metadata__":{"format":"pt"})");
+    sink(R"({"__metadata__":{"format":"pt")");
+    if (options_.sparse) sink(fmt::format(R"(,"{}":"{}")", kMadeByKey, kMadeOfHoles));
+    sink("}");
     uint64_t offset = 0;
     for (size_t unit = shard.first_unit; unit < shard.end_unit; ++unit) {
       tensors_.Visit(unit, [&](const SynthTensor& tensor) {

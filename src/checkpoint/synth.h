@@ -24,8 +24,9 @@ struct SynthOptions {
   // Files to spread the tensors over; 0: a file a layer and one each for the embedding with the
   // head, the projector and the vision tower, as published; 1: model.safetensors without an index.
   size_t shards = 0;
-  bool sparse = false;  // holes for data: real headers and offsets, all weights zero
-  bool force = false;   // replace a checkpoint that is there
+  // Holes for data: real headers, which say so (kMadeOfHoles), and offsets, all weights zero.
+  bool sparse = false;
+  bool force = false;  // replace a checkpoint that is there
   // Called every few megabytes; may throw to stop, which leaves nothing half-written behind.
   std::function<void(const SynthProgress&)> progress;
 };

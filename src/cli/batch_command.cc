@@ -62,7 +62,7 @@ void AddOptions(CLI::App& command, BatchOptions& options) {
              "What requests call the model; without it the folder's name");
   AddPathFlag(group, "--stats", "FILE.json", options.stats_file,
               "Write times, tokens and bytes of the run as JSON");
-  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
+  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors and warnings");
   FlagGroup generation(command, "Generation");
   ServerOptions& defaults = options.run.defaults;
   generation.Number("--temp", "T", defaults.temperature, "Temperature of requests that name none");
@@ -148,7 +148,7 @@ void TellWhatIsThere(const BatchInput& input, const BatchOutput& results,
 void TellWhatIsToDo(const Engine& engine, const BatchOptions& options, size_t missing,
                     Output& output) {
   output.Note(engine.Description());
-  for (const std::string& warning : engine.warnings()) output.Note(warning);
+  for (const std::string& warning : engine.warnings()) output.Warning(warning);
   output.Note(fmt::format("{} request{} to go, up to {} at once", missing, missing == 1 ? "" : "s",
                           options.run.sequences));
   if (engine.sequences_on_disk() == 0) return;

@@ -182,7 +182,6 @@ Json Measure(const BenchOptions& options, std::ostream& notes) {
   const InterruptGuard guard;
   std::optional<Checkpoint> checkpoint = OpenCheckpoint(options.engine);
   for (const std::string& warning : checkpoint->warnings()) {
-    if (options.quiet) break;
     notes << TextFor(STDERR_FILENO, warning) << std::endl;
   }
   const std::vector<EngineOptions> engines = EnginesToTry(options, *checkpoint);

@@ -49,7 +49,7 @@ ExitCode RunChat(const ChatOptions& options) {
   output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
   Engine engine = Engine::Open(engine_options);
   output.Note(engine.Description());
-  for (const std::string& warning : engine.warnings()) output.Note(warning);
+  for (const std::string& warning : engine.warnings()) output.Warning(warning);
   ChatLoop loop(options, engine, keeper ? &*keeper : nullptr, *reader, output, interrupts);
   if (saved) loop.Adopt(std::move(saved->note), keeper->path());
   return loop.Run();

@@ -126,7 +126,7 @@ class Examination {
   }
 
   void Run() {
-    for (const std::string& warning : checkpoint_.warnings()) output_.Note(warning);
+    for (const std::string& warning : checkpoint_.warnings()) output_.Warning(warning);
     found_.direct_reads = DirectReadsWork(checkpoint_.shards().front().path);
     engine_.memory_bytes = DefaultBudget(found_.limit);
     found_.plan = PlanOf(engine_);
@@ -352,7 +352,7 @@ void AddOptions(CLI::App& command, DoctorOptions& options) {
                 options.part = text;
               });
   group.Switch("--json", options.json, "Write JSON");
-  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
+  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors and warnings");
 }
 
 void CheckOptions(const DoctorOptions& options) {

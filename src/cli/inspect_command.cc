@@ -175,7 +175,7 @@ void AddOptions(CLI::App& command, InspectOptions& options) {
                "Read the listed tensors: extremes, mean, deviation, zeros, NaN, infinities");
   group.Switch("--json", options.json, "Write JSON");
   group.Text("--svg", "FILE", options.svg_file, "Draw where the bytes are");
-  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
+  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors and warnings");
 }
 
 void CheckOptions(const InspectOptions& options) {
@@ -213,7 +213,7 @@ void RunInspect(const InspectOptions& options) {
   const InterruptGuard interrupt;
   Output output(options.quiet);
   const TensorListing listing(options.folders);
-  for (const std::string& warning : listing.checkpoint().warnings()) output.Note(warning);
+  for (const std::string& warning : listing.checkpoint().warnings()) output.Warning(warning);
   if (!options.patterns.empty()) Lister(options, listing, output).Run();
   if (!options.patterns.empty() && !options.svg_file) return;
   const InspectReport report = MakeInspectReport(listing);

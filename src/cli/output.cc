@@ -99,6 +99,8 @@ void Output::Note(std::string_view line) {
   if (!quiet_) WriteLine(TextFor(STDERR_FILENO, line));
 }
 
+void Output::Warning(std::string_view line) { WriteLine(TextFor(STDERR_FILENO, line)); }
+
 void Output::Problem(std::string_view line) {
   WriteLine("kimi_k3: " + TextFor(STDERR_FILENO, line));
 }

@@ -36,6 +36,8 @@ class Output {
 
   // A line to standard error, unless quiet.
   void Note(std::string_view line);
+  // The same also where quiet: what answers may be wrong for.
+  void Warning(std::string_view line);
   // The same with the program's name before it, as errors have it, also where quiet.
   void Problem(std::string_view line);
 

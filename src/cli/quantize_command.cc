@@ -49,7 +49,7 @@ void AddOptions(CLI::App& command, QuantizeOptions& options) {
   group.Count("-t,--threads", "N", options.threads, "Threads; 0: one a physical core", 0,
               kMostQuantizeThreads);
   group.Switch("--json", options.json, "Write JSON");
-  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors");
+  group.Switch("-q,--quiet", options.quiet, "Nothing on standard error but errors and warnings");
 }
 
 double RatioOf(uint64_t bytes, uint64_t base_bytes) {
@@ -102,7 +102,7 @@ void RunQuantize(const QuantizeOptions& options) {
   const InterruptGuard interrupt;
   Output output(options.quiet);
   const Checkpoint checkpoint = OpenCheckpoint(options.engine);
-  for (const std::string& warning : checkpoint.warnings()) output.Note(warning);
+  for (const std::string& warning : checkpoint.warnings()) output.Warning(warning);
   OverlayOptions overlay;
   overlay.output = *options.output;
   overlay.form = *options.form;

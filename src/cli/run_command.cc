@@ -145,7 +145,7 @@ ExitCode RunCommand(const RunOptions& given) {
   output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
   Engine engine = Engine::Open(EngineOptionsOf(options, saved));
   output.Note(engine.Description());
-  for (const std::string& warning : engine.warnings()) output.Note(warning);
+  for (const std::string& warning : engine.warnings()) output.Warning(warning);
   std::optional<ConstraintMaker> constraints;
   if (options.json_schema) {
     constraints.emplace(engine.tokenizer());

@@ -98,7 +98,7 @@ void AddOutputOptions(CLI::App& app, RunOptions& options) {
               "Write the logits of every prompt position (NumPy, f32 [rows, vocabulary])");
   AddPathFlag(group, "--stats", "FILE.json", options.stats_file,
               "Write times, tokens and bytes of the run");
-  group.Switch("-q,--quiet", options.quiet, "Nothing but the answer, and errors");
+  group.Switch("-q,--quiet", options.quiet, "Nothing but the answer, errors and warnings");
 }
 
 // The first chat flag that is set, or nothing.

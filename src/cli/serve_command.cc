@@ -213,7 +213,7 @@ void RunServe(ServeOptions& options) {
   Engine engine = OpenEngine(options, output);
   output.Note(engine.Description());
   options.server.approximations = engine.approximations();
-  for (const std::string& warning : engine.warnings()) output.Note(warning);
+  for (const std::string& warning : engine.warnings()) output.Warning(warning);
   std::mutex writing;
   const auto log = [&](const std::string& line) {
     const std::lock_guard lock(writing);

@@ -19,8 +19,11 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/fetched_part.h"
 #include "checkpoint/index_reader.h"
 #include "checkpoint/model_folders.h"
+#include "checkpoint/problem_list.h"
+#include "checkpoint/shard_header.h"
 #include "checkpoint/shard_names.h"
 #include "fetch/file_check.h"
 #include "fetch/folder_lock.h"
@@ -103,7 +106,9 @@ class Verifier {
     }
     CheckPresence();
     CheckStructure();
-    if (!options_.quick) {
+    if (options_.quick) {
+      CheckHoles();
+    } else {
       ReadAll();
       AcquitGoodFiles();
     }
@@ -204,16 +209,24 @@ class Verifier {
         const uint64_t bytes = fs::file_size(item.path(), error);
         if (error || bytes == *item.bytes) continue;
         finding.state = FileState::kBad;
-        finding.problems.push_back(fmt::format("{}: has {} bytes, but should have {}",
-                                               item.path().string(), bytes, *item.bytes));
+        finding.problems.push_back(WrongSize(item, bytes));
+        wrong_size_.insert(name);
       }
     }
+  }
+
+  static std::string WrongSize(const Item& item, uint64_t bytes) {
+    const bool cut = bytes < *item.bytes;
+    return fmt::format("{}: has {} bytes, but should have {}: {} by {}; fetch this file again",
+                       item.path().string(), GroupedDigits(bytes), GroupedDigits(*item.bytes),
+                       cut ? "cut short" : "too long",
+                       GroupedDigits(cut ? *item.bytes - bytes : bytes - *item.bytes));
   }
 
   // What opening the checkpoint says, each line given to the file that it names.
   void CheckStructure() {
     try {
-      Checkpoint::Open(options_.folders, part_);
+      Checkpoint::Check(options_.folders, part_);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInterrupted) throw;
       std::istringstream lines(error.what());
@@ -224,6 +237,7 @@ class Verifier {
   void GiveProblem(const std::string& line) {
     for (FileFinding& finding : report_.files) {
       if (!line.starts_with(finding.path.string() + ":")) continue;
+      if (wrong_size_.contains(finding.name)) return;  // which explains it
       if (finding.state == FileState::kGood) finding.state = FileState::kBad;
       finding.problems.push_back(line);
       return;
@@ -247,6 +261,10 @@ class Verifier {
       if (finding.state == FileState::kMissing) continue;
       if (options_.go_on && memory_.Knows(item)) {
         finding.remembered = true;
+        finding.hashed = item.hash.has_value();
+        continue;
+      }
+      if (wrong_size_.contains(name)) {  // no need to read it
         finding.hashed = item.hash.has_value();
         continue;
       }
@@ -317,41 +335,97 @@ class Verifier {
     }
   }
 
-  void CheckItem(const Item& item) {
+  void CheckHoles() {
+    for (const auto& [name, item] : items_) {
+      try {
+        if (const auto problem = HoleIn(item)) Note(item, FileState::kBad, *problem);
+      } catch (const Error& error) {
+        Note(item, error.kind() == ErrorKind::kIo ? FileState::kUnreadable : FileState::kBad,
+             error.what());
+      }
+    }
+  }
+
+  // Of a shard of which nothing else is wrong and that should have no holes: what there is to say
+  // of its first one. Only a hash that holds can tell that its zeros are right.
+  std::optional<std::string> HoleIn(const Item& item) {
+    if (!item.shard || item.part || !IsGoodSoFar(item)) return std::nullopt;
+    const fs::path path = item.path();
+    std::error_code error;
+    if (FetchedPart(path, fs::file_size(path, error))) return std::nullopt;
+    SafetensorsHeaderParser parser;
+    const auto hole = FirstUnmeantHole(path, parser);
+    if (!hole) return std::nullopt;
+    return fmt::format(
+        "{}: has holes, which read as zeros, the first from byte {} to {}: it was never fetched "
+        "whole; fetch this file again{}",
+        path.string(), GroupedDigits(hole->begin), GroupedDigits(hole->end - 1),
+        item.hash && options_.quick ? ", or see without --quick whether its hash holds all the same"
+                                    : "");
+  }
+
+  bool IsGoodSoFar(const Item& item) {
+    const std::lock_guard lock(mutex_);
+    return FindingOf(item.name).state == FileState::kGood;
+  }
+
+  // What is wrong with a shard's header, unless opening the checkpoint has told of it.
+  void NoteHeader(const Item& item, const std::string& problems) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!FindingOf(item.name).problems.empty()) return;
+    }
+    std::istringstream lines(problems);
+    for (std::string line; std::getline(lines, line);) Note(item, FileState::kBad, line);
+  }
+
+  FileCheckRequest RequestFor(const Item& item, const std::optional<BlockSums>& sums) {
     FileCheckRequest request;
     request.path = item.path();
     if (item.shard && !item.part) {
       try {
         request.tensors = TensorSpans(item.path());
       } catch (const Error& error) {
-        std::istringstream lines(error.what());
-        for (std::string line; std::getline(lines, line);) Note(item, FileState::kBad, line);
+        NoteHeader(item, error.what());
       }
     }
-    const auto sums = BlockSums::Load(SumsPath(item.folder, item.name));
     if (item.part && sums) request.expected = &*sums;
     if (item.hash) request.digests.push_back(item.hash->kind);
     if (options_.write_hashes && !item.part) {
       request.digests.push_back(DigestKind::kSha256);
       request.sums = item.shard;
     }
-    FileCheckResult result = CheckFile(request, bytes_read_, stop_);
+    return request;
+  }
+
+  void NoteContents(const Item& item, const FileCheckRequest& request,
+                    const std::optional<BlockSums>& sums, const FileCheckResult& result) {
+    const std::string path = item.path().string();
     if (result.first_bad_number) {
-      Note(item, FileState::kBad,
-           fmt::format("{}: {}", item.path().string(), *result.first_bad_number));
+      Note(item, FileState::kBad, fmt::format("{}: {}", path, *result.first_bad_number));
+    }
+    if (!item.hash || result.digests.front() != item.hash->hex) {
+      if (const auto hole = HoleIn(item)) Note(item, FileState::kBad, *hole);
     }
     if (item.hash && result.digests.front() != item.hash->hex) {
       Note(
           item, FileState::kBad,
-          fmt::format("{}: its {} is {}, but should be {}; {}", item.path().string(),
+          fmt::format("{}: its {} is {}, but should be {}; {}", path,
                       item.hash->kind == DigestKind::kSha256 ? "SHA-256" : "git hash",
                       result.digests.front(), item.hash->hex, WhereDifferent(item, request, sums)));
     } else if (!result.bad_blocks.empty()) {
       Note(item, FileState::kBad,
            fmt::format("{}: differs from what was downloaded, first in the {} bytes from {} on",
-                       item.path().string(), sums->BytesOf(result.bad_blocks.front()),
+                       path, sums->BytesOf(result.bad_blocks.front()),
                        sums->OffsetOf(result.bad_blocks.front())));
     }
+  }
+
+  void CheckItem(const Item& item) {
+    const auto sums = BlockSums::Load(SumsPath(item.folder, item.name));
+    const FileCheckRequest request = RequestFor(item, sums);
+    FileCheckResult result = CheckFile(request, bytes_read_, stop_);
+    NoteContents(item, request, sums, result);
     const std::lock_guard lock(mutex_);
     FileFinding& finding = FindingOf(item.name);
     finding.hashed = item.hash.has_value() || (item.part && sums);
@@ -416,6 +490,7 @@ class Verifier {
   std::vector<std::optional<Manifest>> manifests_;  // by folder
   std::string part_;
   std::map<std::string, Item> items_;
+  std::set<std::string> wrong_size_;  // names of files
   VerifyReport report_;
   std::map<std::string, Found> found_;
 

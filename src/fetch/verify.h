@@ -63,6 +63,9 @@ struct VerifyReport {
 // (also for a part), or else from what the huggingface client left. What is told of a bad file is
 // what can be known: a header that does not add up and a number that no weight may be name the
 // tensor; a hash names the file, and where block sums are remembered the tensors in the bad block.
+// A file of another size than its header or manifest says is told of in one line and not read. A
+// shard with holes is bad unless its known hash holds, its header says that they are meant
+// (kMadeOfHoles), or only a part of it was fetched.
 // Throws Error(kUsage) for a hash list that is none, kCheckpoint for a folder that is not there or
 // a manifest that cannot be read, kInterrupted once *stop is set.
 VerifyReport VerifyCheckpoint(const VerifyOptions& options);

@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_fixture.h"
+#include "checkpoint/synth.h"
+#include "checkpoint/synth_config.h"
 #include "checkpoint/tensor_listing.h"
 
 namespace kimi_k3 {
@@ -122,6 +124,16 @@ TEST(OpenWithHoles, TellsOfHolesWhoseOriginIsNotKnown) {
   EXPECT_THAT(Checkpoint::Open(fixture.dir()).warnings(),
               testing::ElementsAre(AllOf(HasSubstr("1 of the 3 shards have holes"),
                                          HasSubstr("model-00002-of-000003"))));
+}
+
+TEST(OpenWithHoles, SaysNothingOfHolesThatAreMeant) {
+  const TemporaryFolder folder;
+  SynthOptions options;
+  options.config_json = GeometryConfig("tiny", {5, 8, 64});
+  options.output = folder.path();
+  options.sparse = true;
+  WriteSynthCheckpoint(options);
+  EXPECT_THAT(Checkpoint::Open(folder.path()).warnings(), testing::IsEmpty());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -177,11 +178,39 @@ TEST(ModelConfig, ABetaOfZeroMeansOne) {
   EXPECT_THAT(RefusalOf(config), HasSubstr("activation_situ_linear_beta"));
 }
 
+// A field that got lost changes every answer and looks like nothing else.
+TEST(ModelConfig, LostFieldsOfAKimiK3AreWarnedOf) {
+  EXPECT_THAT(Parse(Nested()).warnings, testing::IsEmpty());
+  for (const char* name : {"activation_situ_beta", "activation_situ_linear_beta"}) {
+    json config = Nested();
+    config["text_config"].erase(name);
+    EXPECT_THAT(
+        Parse(config).warnings,
+        ElementsAre(AllOf(HasSubstr(fmt::format("config.json: text_config.{} is missing", name)),
+                          HasSubstr("the published kimi_k3 has"))));
+    config["text_config"][name] = nullptr;  // said on purpose
+    EXPECT_THAT(Parse(config).warnings, testing::IsEmpty());
+    config["text_config"].erase(name);
+    config["text_config"]["hidden_act"] = "silu";  // which has no use for it
+    EXPECT_THAT(Parse(config).warnings, ElementsAre(HasSubstr("hidden_act is \"silu\"")));
+  }
+  json config = Nested();
+  config["text_config"]["linear_attn_config"].erase("gate_lower_bound");
+  EXPECT_THAT(
+      Parse(config).warnings,
+      ElementsAre(HasSubstr("text_config.linear_attn_config.gate_lower_bound is missing, so "
+                            "the softplus decay is used")));
+  config = Nested();
+  config["text_config"]["moe_router_activation_func"] = "softmax";
+  EXPECT_THAT(Parse(config).warnings, ElementsAre(HasSubstr("\"softmax\"")));
+  EXPECT_THAT(Parse(Relative()).warnings, testing::IsEmpty());  // another kind of model
+}
+
 TEST(ModelConfig, DenseLayersFollowBothRules) {
   json config = Relative();
   config["first_k_dense_replace"] = 2;
   config["moe_layer_freq"] = 3;
-  EXPECT_THAT(Parse(config).dense_layers, testing::ElementsAre(true, true, true, false));
+  EXPECT_THAT(Parse(config).dense_layers, ElementsAre(true, true, true, false));
 }
 
 const char* const kRequired[] = {"hidden_size",

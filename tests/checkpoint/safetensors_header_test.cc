@@ -13,8 +13,10 @@
 namespace kimi_k3 {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 struct Visit {
   std::string name;
@@ -170,8 +172,61 @@ TEST(SafetensorsHeader, TensorsMustTileTheData) {
   EXPECT_THAT(ProblemsOf(Two("[0,8]", "[24,32]"), 32),
               HasSubstr("16 bytes between k and tensor v belong to no tensor"));
   EXPECT_THAT(ProblemsOf(Two("[4,12]", "[12,20]"), 20), HasSubstr("4 bytes between the header"));
-  EXPECT_THAT(ProblemsOf(Two("[0,8]", "[8,16]"), 17),
-              HasSubstr("1 bytes at the end of the file belong to no tensor"));
+}
+
+TEST(SafetensorsHeader, AFileThatWasCutShortIsToldOfInOneLine) {
+  const std::string text = Two("[0,8]", "[8,16]");
+  for (uint64_t data_bytes = 0; data_bytes < 16; ++data_bytes) {
+    const Result result = Parse(text, data_bytes);
+    EXPECT_FALSE(result.whole);
+    EXPECT_EQ(result.problems,
+              fmt::format("x.safetensors: has {} bytes, its header describes {}: cut short by {}; "
+                          "fetch this file again (kimi_k3 pull leaves those that are whole)",
+                          8 + text.size() + data_bytes, 8 + text.size() + 16, 16 - data_bytes));
+    EXPECT_EQ(result.visits.size(), data_bytes / 8);
+  }
+}
+
+TEST(SafetensorsHeader, AFileThatIsTooLongIsToldOfInOneLine) {
+  const std::string text = Two("[0,8]", "[8,16]");
+  const Result result = Parse(text, 17);
+  EXPECT_TRUE(result.whole);
+  EXPECT_EQ(result.problems,
+            fmt::format("x.safetensors: has {} bytes, its header describes {}: too long by 1; "
+                        "fetch this file again",
+                        8 + text.size() + 17, 8 + text.size() + 16));
+  EXPECT_THAT(ProblemsOf("{}", 4), HasSubstr("too long by 4"));
+}
+
+// Where the offsets themselves are wrong the size of the file is not to blame.
+TEST(SafetensorsHeader, WrongOffsetsAreNotTakenForACutFile) {
+  EXPECT_THAT(ProblemsOf(Two("[0,8]", "[6,14]"), 10),
+              AllOf(HasSubstr("tensor v: its data_offsets [6, 14] do not lie in order within the "
+                              "10 bytes of data"),
+                    Not(HasSubstr("cut short"))));
+  EXPECT_THAT(ProblemsOf(Two("[0,8]", "[9,17]"), 16), Not(HasSubstr("cut short")));
+  EXPECT_THAT(ProblemsOf(Two("[0,8]", "[8,17]"), 16),
+              AllOf(HasSubstr("tensor v: U8 [8] needs 8 bytes"), Not(HasSubstr("cut short"))));
+  EXPECT_THAT(ProblemsOf(Two("[0,8]", "[6,14]"), 20),
+              AllOf(HasSubstr("overlap by 2 bytes"),
+                    HasSubstr("6 bytes at the end of the file belong to no tensor")));
+  // No file is that large.
+  EXPECT_THAT(ProblemsOf(One("\"U8\"", "[18446744073709551615]", "[0,18446744073709551615]"), 16),
+              HasSubstr("do not lie in order"));
+}
+
+TEST(SafetensorsHeader, TellsOfHolesThatAreMeant) {
+  SafetensorsHeaderParser parser;
+  ProblemList problems;
+  for (const bool meant : {true, false}) {
+    const std::string text =
+        fmt::format(R"({{"__metadata__":{{"format":"pt","{}":"{}"}}}})",
+                    meant ? std::string(kMadeByKey) : "format2", std::string(kMadeOfHoles));
+    std::ranges::copy(text, parser.Buffer(text.size()).begin());
+    parser.Parse(0, "x", problems, [](const HeaderTensor&) {});
+    EXPECT_EQ(parser.made_of_holes(), meant);
+  }
+  EXPECT_TRUE(problems.empty()) << problems.Text();
 }
 
 TEST(SafetensorsHeader, WhiteSpaceMayPadTheEndAndNothingElse) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -267,6 +268,21 @@ TEST(Run, QuietLeavesStandardErrorEmpty) {
   const ProgramResult result = RunProgram(Small({"-q"}));
   EXPECT_EQ(result.out, "3 18 75 179\n");
   EXPECT_EQ(result.err, "");
+}
+
+// A warning is not progress: the answer may be wrong.
+TEST(Run, QuietSwallowsNoWarning) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(TinyModel(), folder / "m");
+  auto config = nlohmann::json::parse(ReadFile(folder / "m/config.json"));
+  config["text_config"].erase("activation_situ_beta");
+  std::ofstream(folder / "m/config.json") << config.dump();
+  const ProgramResult result =
+      RunProgram({"-q", "-m", folder / "m", "-p", "x", "-n", "1", "-c", "128"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(StartsWith(folder / "m/config.json"),
+                                HasSubstr("text_config.activation_situ_beta is missing")));
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
 }
 
 TEST(Run, NothingIsGeneratedWhereNothingIsAskedFor) {

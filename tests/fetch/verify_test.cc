@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/file_hole.h"
+#include "checkpoint/problem_list.h"
 #include "fetch/fetch_test_support.h"
 #include "fetch/file_check.h"
 #include "fetch/manifest.h"
@@ -149,6 +151,109 @@ TEST_F(Verify, ListsAllBadFilesInOnePass) {
   const VerifyReport report = Run();
   EXPECT_THAT(Bad(report), testing::ElementsAre(Shard(1), Shard(2), Shard(3)));
   EXPECT_THAT(TextOf(report), HasSubstr("is missing"));
+}
+
+TEST_F(Verify, FilesOfTheWrongSizeAreToldOfInOneLineEach) {
+  for (const bool known : {false, true}) {
+    for (const bool quick : {false, true}) {
+      const ScratchDir copy;
+      fs::copy(dir_.path(), copy.path(), fs::copy_options::recursive);
+      VerifyOptions options;
+      options.folders = {copy.path()};
+      if (known) {
+        options.write_hashes = true;
+        ASSERT_TRUE(VerifyCheckpoint(options).good());
+        options.write_hashes = false;
+      }
+      fs::resize_file(copy / Shard(1), fs::file_size(copy / Shard(1)) / 2);
+      fs::resize_file(copy / Shard(2), fs::file_size(copy / Shard(2)) - 1);
+      fs::resize_file(copy / Shard(3), fs::file_size(copy / Shard(3)) + 1234);
+      options.quick = quick;
+      const VerifyReport report = VerifyCheckpoint(options);
+      const std::string text = TextOf(report);
+      EXPECT_THAT(Bad(report), testing::ElementsAre(Shard(1), Shard(2), Shard(3)));
+      EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+      EXPECT_THAT(text, AllOf(HasSubstr("cut short by 1;"), HasSubstr("too long by 1,234;")));
+    }
+  }
+}
+
+TEST_F(Verify, QuickFormNamesEveryFileWithAMessOfOffsets) {
+  for (int number = 1; number <= 3; ++number) {
+    std::string text = GetFile(dir_ / Shard(number));
+    // Each dtype becomes one that needs other bytes.
+    for (size_t at = text.find("BF16"); at != std::string::npos; at = text.find("BF16", at)) {
+      text.replace(at, 5, "F64\" ");
+    }
+    PutFile(dir_ / Shard(number), text);
+  }
+  VerifyOptions options;
+  options.folders = {dir_.path()};
+  options.quick = true;
+  const VerifyReport quick = VerifyCheckpoint(options);
+  EXPECT_THAT(Bad(quick), testing::ElementsAre(Shard(1), Shard(2), Shard(3)));
+  EXPECT_EQ(TextOf(quick), TextOf(Run()));  // a second look at the headers tells nothing twice
+}
+
+// Makes a hole of the end of a file and gives where it begins; 0 where there are no holes here.
+uint64_t MakeHole(const fs::path& path) {
+  const uint64_t bytes = fs::file_size(path);
+  fs::resize_file(path, bytes / 2);
+  fs::resize_file(path, bytes);
+  const auto hole = FirstHole(OpenRegularFile(path));
+  return hole ? hole->begin : 0;
+}
+
+TEST_F(Verify, HolesAreNamedWithTheirPlace) {
+  const uint64_t begin = MakeHole(dir_ / Shard(2));
+  if (begin == 0) GTEST_SKIP() << "this file system has no holes";
+  VerifyOptions options;
+  options.folders = {dir_.path()};
+  for (const bool quick : {false, true}) {
+    options.quick = quick;
+    const VerifyReport report = VerifyCheckpoint(options);
+    EXPECT_THAT(Bad(report), testing::ElementsAre(Shard(2)));
+    EXPECT_THAT(TextOf(report),
+                HasSubstr(fmt::format("{}: has holes, which read as zeros, the first from byte {} "
+                                      "to {}: ",
+                                      (dir_ / Shard(2)).string(), GroupedDigits(begin),
+                                      GroupedDigits(fs::file_size(dir_ / Shard(2)) - 1))));
+  }
+  options.quick = false;
+  options.write_hashes = true;
+  EXPECT_THAT(Bad(VerifyCheckpoint(options)), testing::ElementsAre(Shard(2)));
+  EXPECT_EQ(Manifest::Load(dir_.path())->Find(Shard(2)), nullptr);
+}
+
+TEST_F(Verify, HolesAreGoodWhereTheKnownHashHolds) {
+  if (MakeHole(dir_ / Shard(2)) == 0) GTEST_SKIP() << "this file system has no holes";
+  const std::string text = GetFile(dir_ / Shard(2));
+  fs::remove(dir_ / Shard(2));
+  PutFile(dir_ / Shard(2), text);  // the same bytes, all written
+  WriteHashes();
+  MakeHole(dir_ / Shard(2));
+  EXPECT_TRUE(Run().good()) << TextOf(Run());
+  // The quick form compares no hash and says how to.
+  VerifyOptions options;
+  options.folders = {dir_.path()};
+  options.quick = true;
+  EXPECT_THAT(TextOf(VerifyCheckpoint(options)), HasSubstr("without --quick"));
+}
+
+TEST_F(Verify, HolesThatAreMeantAreGood) {
+  const ScratchDir folder;
+  SynthOptions options;
+  options.config_json = GeometryConfig("tiny", {5, 8, 64});
+  options.output = folder.path();
+  options.sparse = true;
+  WriteSynthCheckpoint(options);
+  for (const bool quick : {false, true}) {
+    VerifyOptions verify;
+    verify.folders = {folder.path()};
+    verify.quick = quick;
+    const VerifyReport report = VerifyCheckpoint(verify);
+    EXPECT_TRUE(report.good()) << TextOf(report);
+  }
 }
 
 TEST_F(Verify, TakesHashesFromAListAndFromTheHub) {

@@ -165,11 +165,17 @@ std::string_view OverlayFormName(Dtype form) {
   return {};
 }
 
+size_t QuantizedGroupBytes(Dtype form) {
+  return form == Dtype::kQ8 ? kQ8GroupBytes : kQ4GroupBytes;
+}
+
+uint64_t QuantizedRowBytes(Dtype form, uint64_t columns) {
+  return columns / kQuantizedGroupColumns * QuantizedGroupBytes(form);
+}
+
 bool OverlayRowFits(Dtype form, uint64_t columns, uint64_t row_bytes) {
   if (form == Dtype::kCodedBf16) return CodedBf16Row::Of(columns, row_bytes).has_value();
-  const uint64_t group = form == Dtype::kQ8 ? kQ8GroupBytes : kQ4GroupBytes;
-  return columns % kQuantizedGroupColumns == 0 &&
-         row_bytes == columns / kQuantizedGroupColumns * group;
+  return columns % kQuantizedGroupColumns == 0 && row_bytes == QuantizedRowBytes(form, columns);
 }
 
 std::optional<OverlayRecord> OverlayRecord::Load(const fs::path& folder) {

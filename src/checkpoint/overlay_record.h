@@ -21,6 +21,10 @@ inline constexpr std::string_view kOverlayRecordName = "overlay.json";
 // name: "q8", "q4", "lossless".
 std::optional<Dtype> OverlayFormNamed(std::string_view name);
 std::string_view OverlayFormName(Dtype form);  // REQUIRES: one of these forms
+// Bytes of a group of kQuantizedGroupColumns weights, and of a row of whole groups, in the form q8
+// or q4.
+size_t QuantizedGroupBytes(Dtype form);
+uint64_t QuantizedRowBytes(Dtype form, uint64_t columns);
 // Whether a matrix of that many columns has rows of that many bytes in this form.
 bool OverlayRowFits(Dtype form, uint64_t columns, uint64_t row_bytes);
 

@@ -9,6 +9,7 @@
 #include "base/bf16.h"
 #include "base/coded_bf16.h"
 #include "base/quantized_group.h"
+#include "checkpoint/overlay_record.h"
 #include "kernels/matmul.h"
 
 namespace kimi_k3 {
@@ -35,8 +36,6 @@ Group LoadGroup(Dtype stored, const std::byte* at) {
   return group;
 }
 
-size_t GroupBytes(Dtype form) { return form == Dtype::kQ8 ? kQ8GroupBytes : kQ4GroupBytes; }
-
 // Writes a group and gives the weights that it stands for.
 Group EncodeGroup(Dtype form, const Group& weights, std::byte* out) {
   Group decoded;
@@ -53,10 +52,6 @@ Group EncodeGroup(Dtype form, const Group& weights, std::byte* out) {
 }
 
 }  // namespace
-
-uint64_t QuantizedRowBytes(Dtype form, size_t columns) {
-  return columns / kQuantizedGroupColumns * GroupBytes(form);
-}
 
 size_t MostEscapes(std::span<const std::byte> rows, size_t columns, Parallel& parallel) {
   const size_t row_bytes = columns * sizeof(uint16_t);
@@ -105,7 +100,8 @@ void MatrixEncoder::EncodeRow(std::span<const std::byte> row, std::span<std::byt
       sums.stored = false;
       return;
     }
-    const Group decoded = EncodeGroup(form_, weights, out.data() + group * GroupBytes(form_));
+    const Group decoded =
+        EncodeGroup(form_, weights, out.data() + group * QuantizedGroupBytes(form_));
     for (size_t c = 0; c < weights.size(); ++c) {
       const double error = double{weights[c]} - decoded[c];
       sums.squared_error += error * error;

@@ -12,9 +12,6 @@
 
 namespace kimi_k3 {
 
-// Bytes of a row in the form q8 or q4. REQUIRES: columns is a multiple of 32.
-uint64_t QuantizedRowBytes(Dtype form, size_t columns);
-
 // The most escapes that one of the rows needs (base/coded_bf16.h). rows: bf16, whole rows.
 size_t MostEscapes(std::span<const std::byte> rows, size_t columns, Parallel& parallel);
 

@@ -72,11 +72,22 @@ void OverlayFolder::RemoveHalfWritten() const {
   }
 }
 
-const OverlayFile* OverlayFolder::Find(const OverlayUnit& unit,
-                                       const Checkpoint& checkpoint) const {
+const OverlayFile* OverlayFolder::Entry(const OverlayUnit& unit) const {
   const auto file =
       std::lower_bound(record_.files.begin(), record_.files.end(), unit.file_name, ByFileName);
-  if (file == record_.files.end() || file->name != unit.file_name) return nullptr;
+  return file != record_.files.end() && file->name == unit.file_name ? &*file : nullptr;
+}
+
+const OverlayFile* OverlayFolder::Find(const OverlayUnit& unit) const {
+  const OverlayFile* file = Entry(unit);
+  if (file == nullptr) return nullptr;
+  std::error_code error;
+  return fs::file_size(folder_ / file->name, error) == file->bytes && !error ? file : nullptr;
+}
+
+void OverlayFolder::CheckMadeFrom(const Checkpoint& checkpoint, const OverlayUnit& unit) const {
+  const OverlayFile* file = Entry(unit);
+  if (file == nullptr) return;
   const std::string suffix = "." + record_.trunk;
   for (const OverlayMatrix& matrix : file->matrices) {
     const auto base = std::ranges::find_if(unit.matrices, [&](const OverlayCandidate& candidate) {
@@ -90,8 +101,6 @@ const OverlayFile* OverlayFolder::Find(const OverlayUnit& unit,
            folder_.string(), checkpoint.model_dir().string(), Printable(matrix.name));
     }
   }
-  std::error_code error;
-  return fs::file_size(folder_ / file->name, error) == file->bytes && !error ? &*file : nullptr;
 }
 
 void OverlayFolder::CheckSpace(uint64_t needed_bytes) const {

@@ -24,9 +24,11 @@ class OverlayFolder {
   const std::filesystem::path& path() const { return folder_; }
   const OverlayRecord& record() const { return record_; }
 
-  // The entry of a file that is there, in full length. Throws Error(kUsage) where its matrices were
-  // made from another checkpoint.
-  const OverlayFile* Find(const OverlayUnit& unit, const Checkpoint& checkpoint) const;
+  // The entry of a file that is there, in full length.
+  const OverlayFile* Find(const OverlayUnit& unit) const;
+  // Throws Error(kUsage) where the matrices of a file that is entered, there or not, were made from
+  // another checkpoint. Reads a piece of each in the checkpoint.
+  void CheckMadeFrom(const Checkpoint& checkpoint, const OverlayUnit& unit) const;
   // Throws Error(kIo) where the disk has less room than `needed_bytes`.
   void CheckSpace(uint64_t needed_bytes) const;
 
@@ -35,6 +37,7 @@ class OverlayFolder {
   void Complete();
 
  private:
+  const OverlayFile* Entry(const OverlayUnit& unit) const;
   void CheckNothingElseIsThere() const;
   void RemoveHalfWritten() const;
 

@@ -12,7 +12,6 @@
 #include "base/quantized_group.h"
 #include "checkpoint/overlay_record.h"
 #include "checkpoint/problem_list.h"
-#include "overlay/matrix_encoder.h"
 
 namespace kimi_k3 {
 namespace {

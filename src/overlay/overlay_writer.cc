@@ -89,7 +89,8 @@ class OverlayMaker {
       uint64_t bytes = 0;
       for (const OverlayCandidate& matrix : unit.matrices) bytes += matrix.base.range.bytes;
       progress_.bytes_total += bytes;
-      if (folder_.Find(unit, checkpoint_) == nullptr) {
+      folder_.CheckMadeFrom(checkpoint_, unit);
+      if (folder_.Find(unit) == nullptr) {
         missing.push_back(unit);
         continue;
       }
@@ -215,7 +216,7 @@ class OverlayMaker {
     report.files_before = files_before_;
     std::map<Role, OverlayRoleReport> roles;
     for (const OverlayUnit& unit : units_) {
-      const OverlayFile* file = folder_.Find(unit, checkpoint_);
+      const OverlayFile* file = folder_.Find(unit);
       if (file != nullptr) ++report.files;
       for (const OverlayCandidate& candidate : unit.matrices) {
         AddTo(roles[candidate.role], candidate, file);

@@ -12,6 +12,7 @@
 #include "base/coded_bf16.h"
 #include "base/quantized_group.h"
 #include "base/thread_pool.h"
+#include "checkpoint/overlay_record.h"
 
 namespace kimi_k3 {
 namespace {

@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/process_meter.h"
+#include "cli/batch_flags.h"
 #include "cli/batch_input.h"
 #include "cli/batch_journal.h"
 #include "cli/batch_output.h"
@@ -35,9 +37,6 @@ namespace kimi_k3 {
 namespace {
 
 constexpr uint64_t kMostSequences = 65536;
-// A line as text and as objects, and what is made of it.
-constexpr uint64_t kCopiesOfALine = 16;
-constexpr uint64_t kOtherBytes = uint64_t{8} << 20;
 
 struct BatchOptions {
   EngineOptions engine;
@@ -91,19 +90,29 @@ void CheckOptions(const BatchOptions& options) {
 }
 
 // All that answers depend on besides their requests.
-std::string SettingsOf(const BatchOptions& options, const Checkpoint& checkpoint) {
+BatchFlags FlagsOf(const BatchOptions& options, const Checkpoint& checkpoint) {
   const ServerOptions& defaults = options.run.defaults;
+  BatchFlags flags = {{"the model", ModelFingerprint(checkpoint)},
+                      {"-c", fmt::format("{}", options.engine.context)},
+                      {"--model-name", defaults.model_name},
+                      {"--temp", fmt::format("{}", defaults.temperature)},
+                      {"--top-p", fmt::format("{}", defaults.top_p)},
+                      {"--seed", fmt::format("{}", options.run.seed)},
+                      {"--max-tokens", fmt::format("{}", defaults.most_answer_tokens)}};
+  std::istringstream words(DescribeApproximations(options.engine, checkpoint));
+  for (std::string flag, value; words >> flag >> value;) flags[flag] = value;
+  return flags;
+}
+
+// The same as the ids of requests are made with.
+std::string SettingsOf(const BatchOptions& options, const Checkpoint& checkpoint,
+                       const BatchFlags& flags) {
   const std::string approximations = DescribeApproximations(options.engine, checkpoint);
   return fmt::format(
       "model {} cache {} context {} name {} temperature {} top-p {} seed {} tokens {}{}",
-      ModelFingerprint(checkpoint), static_cast<int>(options.engine.kv_cache),
-      options.engine.context, defaults.model_name, defaults.temperature, defaults.top_p,
-      options.run.seed, defaults.most_answer_tokens,
-      approximations.empty() ? "" : " " + approximations);
-}
-
-uint64_t ReservedBytes(const BatchInput& input) {
-  return kOtherBytes + kCopiesOfALine * input.longest_bytes();
+      flags.at("the model"), static_cast<int>(options.engine.kv_cache), flags.at("-c"),
+      flags.at("--model-name"), flags.at("--temp"), flags.at("--top-p"), flags.at("--seed"),
+      flags.at("--max-tokens"), approximations.empty() ? "" : " " + approximations);
 }
 
 // With as many sequences as are asked for; else as many as are recommended and, the process having
@@ -125,24 +134,25 @@ Engine OpenEngine(BatchOptions& options, size_t recommended) {
 size_t Recommend(const Checkpoint& checkpoint, const EngineOptions& options, size_t most) {
   const std::optional<Tokenizer> tokenizer = LoadTokenizer(options, checkpoint.config());
   const uint64_t resident = ReadProcessMeters().resident_bytes;
-  return RecommendedBatch(PlanBatches(checkpoint, options, resident, most)).sequences;
+  const BatchRoom room = BatchRoomOf(options, resident);
+  return RecommendedBatch(PlanBatches(checkpoint, options, room, most)).sequences;
 }
 
-void TellWhatIsThere(const BatchInput& input, const BatchOutput& results,
-                     const BatchJournal& journal, Output& output) {
+void TellWhatIsThere(const BatchOutput& results, const BatchJournal& journal, Output& output) {
   if (results.cut_bytes() > 0) {
     output.Note(fmt::format("{}: a last line of {} that was not written to its end is cut off",
                             results.path().string(), FormatByteSize(results.cut_bytes())));
   }
   if (results.removed() > 0) {
-    output.Note(
-        fmt::format("{}: {} line{} of requests that were refused and have been changed "
-                    "since removed",
-                    results.path().string(), results.removed(), results.removed() == 1 ? "" : "s"));
+    output.Note(fmt::format(
+        "{}: removed {} line{} that said why {} refused: {} since then corrected or taken out",
+        results.path().string(), results.removed(), results.removed() == 1 ? "" : "s",
+        results.removed() == 1 ? "a request was" : "requests were",
+        results.removed() == 1 ? "it was" : "they were"));
   }
   if (results.results() == 0 && journal.begun() == 0) return;
-  output.Note(fmt::format("{}: {} of {} requests are done, {} begun", results.path().string(),
-                          results.results(), input.lines().size(), journal.begun()));
+  output.Note(fmt::format("{}: {}, {} begun", results.path().string(), results.Standing(),
+                          journal.begun()));
 }
 
 void TellWhatIsToDo(const Engine& engine, const BatchOptions& options, size_t missing,
@@ -175,6 +185,25 @@ void Execute(BatchRun& run, const Engine& engine,
   write("done", "");
 }
 
+// Answers what has no result yet. The checkpoint is given back before the engine opens it.
+void AnswerMissing(BatchOptions& options, std::optional<Checkpoint>& checkpoint,
+                   const BatchInput& input, BatchOutput& results, BatchJournal& journal,
+                   Output& output) {
+  const size_t missing = input.lines().size() - results.results();
+  options.engine = OptionsForBatch(options.engine, input.demand());
+  size_t recommended = 1;
+  if (options.sequences == 0) {
+    recommended = Recommend(*checkpoint, options.engine, std::min(missing, kUsualMostSequences));
+  }
+  checkpoint.reset();
+  Engine engine = OpenEngine(options, recommended);
+  results.Keep();
+  options.run.defaults.approximations = engine.approximations();
+  TellWhatIsToDo(engine, options, missing, output);
+  BatchRun run(engine, input, results, journal, options.run, output);
+  Execute(run, engine, options.stats_file);
+}
+
 ExitCode RunBatch(BatchOptions& options) {
   CheckOptions(options);
   const InterruptGuard interrupts;
@@ -183,26 +212,19 @@ ExitCode RunBatch(BatchOptions& options) {
       options.model_name.value_or(ModelNameOf(options.engine.model_dir));
   std::optional<Checkpoint> checkpoint = OpenCheckpoint(options.engine);
   options.engine = ResolveOptions(options.engine, checkpoint->config());
-  const BatchInput input(*options.input, SettingsOf(options, *checkpoint));
-  BatchOutput results(*options.output, input);
-  BatchJournal journal(input, results);
-  TellWhatIsThere(input, results, journal, output);
-  const size_t missing = input.lines().size() - results.results();
-  if (missing > 0) {
-    options.engine.reserved_bytes = ReservedBytes(input);
-    options.engine.all_prompt_logits = input.has_scores();
-    size_t recommended = 1;
-    if (options.sequences == 0) {
-      recommended = Recommend(*checkpoint, options.engine, std::min(missing, kUsualMostSequences));
-    }
-    checkpoint.reset();
-    Engine engine = OpenEngine(options, recommended);
-    options.run.defaults.approximations = engine.approximations();
-    TellWhatIsToDo(engine, options, missing, output);
-    BatchRun run(engine, input, results, journal, options.run, output);
-    Execute(run, engine, options.stats_file);
-  } else {
+  const BatchFlags flags = FlagsOf(options, *checkpoint);
+  const std::optional<BatchFlags> then = BatchJournal::FlagsOf(*options.output);
+  std::optional<std::string> changed;
+  if (then) changed = ChangedBatchFlags(*then, flags);
+  const BatchInput input(*options.input, SettingsOf(options, *checkpoint, flags));
+  BatchOutput results(*options.output, input, changed);
+  BatchJournal journal(input, results, flags);
+  TellWhatIsThere(results, journal, output);
+  if (results.results() == input.lines().size()) {
+    results.Keep();
     journal.Remove();
+  } else {
+    AnswerMissing(options, checkpoint, input, results, journal, output);
   }
   if (results.unanswered() == 0) return kExitDone;
   output.Problem(fmt::format("{} of {} requests could not be answered; {} says why",

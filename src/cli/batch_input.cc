@@ -101,13 +101,13 @@ BatchInput::BatchInput(std::filesystem::path path, std::string_view settings)
 void BatchInput::Add(const BatchLine& line, std::string_view text) {
   BatchLine& added = lines_.emplace_back(line);
   const bool too_long = line.bytes > kMostBatchLineBytes;
-  if (!too_long) longest_bytes_ = std::max(longest_bytes_, line.bytes);
+  if (!too_long) demand_.longest_line_bytes = std::max(demand_.longest_line_bytes, line.bytes);
   const auto parsed = ParseBatchLine(text);
   const auto* request = std::get_if<BatchRequest>(&parsed);
   if (request != nullptr) {
     const auto [known, is_new] = custom_ids_.emplace(CustomIdKey(request->custom_id), line.number);
     if (!is_new) added.twin = known->second;
-    has_scores_ = has_scores_ || request->kind == BatchKind::kScore;
+    demand_.scores = demand_.scores || request->kind == BatchKind::kScore;
   }
   added.id = IdOf(added, text, request != nullptr && added.twin == 0);
   by_id_.emplace(added.id, lines_.size() - 1);

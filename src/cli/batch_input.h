@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "cli/batch_id.h"
+#include "cli/batch_plan.h"
 
 namespace kimi_k3 {
 
@@ -64,8 +65,8 @@ class BatchInput {
   std::optional<size_t> Find(const BatchId& id) const;
   bool HasCustomId(std::string_view custom_id) const;
 
-  uint64_t longest_bytes() const { return longest_bytes_; }  // of a line that was taken
-  bool has_scores() const { return has_scores_; }
+  // What the lines that were taken ask for.
+  const BatchDemand& demand() const { return demand_; }
   int64_t changed() const { return changed_; }  // when the file last was, Unix time
 
  private:
@@ -79,8 +80,7 @@ class BatchInput {
   std::vector<BatchLine> lines_;
   std::unordered_map<BatchId, size_t, BatchIdHash> by_id_;
   std::unordered_map<BatchId, uint64_t, BatchIdHash> custom_ids_;  // the line of each
-  uint64_t longest_bytes_ = 0;
-  bool has_scores_ = false;
+  BatchDemand demand_ = {.longest_line_bytes = 0};
 };
 
 }  // namespace kimi_k3

@@ -44,18 +44,33 @@ std::optional<T> WholeNumber(const JsonValue* value) {
 
 }  // namespace
 
-BatchJournal::BatchJournal(const BatchInput& input, const BatchOutput& output)
-    : path_(Beside(output.path())), input_(input), output_(output) {
+BatchJournal::BatchJournal(const BatchInput& input, const BatchOutput& output, BatchFlags flags)
+    : path_(Beside(output.path())), input_(input), output_(output), flags_(std::move(flags)) {
   ReadPieces();
   RefuseWhatOthersBegan();
   std::erase_if(begun_, [](const auto& entry) { return entry.second.empty(); });
-  std::error_code ignored;
-  if (begun_.empty()) {
-    std::filesystem::remove(path_, ignored);
+  if (begun_.empty() && output_.results() == 0) {
+    Remove();
   } else {
     Rewrite();
   }
-  bytes_ = begun_.empty() ? 0 : std::filesystem::file_size(path_, ignored);
+}
+
+std::optional<BatchFlags> BatchJournal::FlagsOf(const std::filesystem::path& results) {
+  const std::filesystem::path path = Beside(results);
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return std::nullopt;
+  try {
+    LineScanner scanner(fd, path, kMostLineBytes);
+    const std::optional<ScannedLine> line = scanner.Next();
+    return line ? ReadBatchFlags(line->text) : std::nullopt;
+  } catch (const Error&) {  // it only makes a message better
+    return std::nullopt;
+  }
+}
+
+void BatchJournal::Start() {
+  if (bytes_ == 0) Rewrite();
 }
 
 void BatchJournal::ReadPieces() {
@@ -98,11 +113,12 @@ void BatchJournal::Take(std::string_view line) {
 // Hours may be in it, and other flags are more often a slip than meant.
 void BatchJournal::RefuseWhatOthersBegan() const {
   if (any_known_ || others_.empty() || output_.results() > 0) return;
-  Fail(
-      ErrorKind::kUsage,
-      "{}: holds {} answer{} begun for other requests, with another model or other flags than now: "
-      "give those again to go on, remove the file to begin anew, or name another -o",
-      path_.string(), others_.size(), others_.size() == 1 ? "" : "s");
+  const std::string changed = output_.changed_flags().value_or("");
+  Fail(ErrorKind::kUsage,
+       "{}: holds {} answer{} begun for other requests, with another model or other flags than now"
+       "{}: give those again to go on, remove the file to begin anew, or name another -o",
+       path_.string(), others_.size(), others_.size() == 1 ? "" : "s",
+       changed.empty() ? "" : " (" + changed + ")");
 }
 
 std::string BatchJournal::LineOf(size_t index, const Piece& piece) const {
@@ -110,12 +126,15 @@ std::string BatchJournal::LineOf(size_t index, const Piece& piece) const {
                      input_.lines()[index].id.Name(), piece.from, fmt::join(piece.tokens, ","));
 }
 
-void BatchJournal::Rewrite() const {
+void BatchJournal::Rewrite() {
   AtomicFile file(path_);
+  file.Append(std::string_view(BatchFlagsLine(flags_)));
   for (const auto& [index, tokens] : begun_) {
     file.Append(std::string_view(LineOf(index, {.from = 0, .tokens = tokens})));
   }
   file.Commit();
+  std::error_code ignored;
+  bytes_ = std::filesystem::file_size(path_, ignored);
 }
 
 std::vector<TokenId> BatchJournal::TakeBegun(size_t index) {

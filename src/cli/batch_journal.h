@@ -7,25 +7,34 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "cli/batch_flags.h"
 #include "cli/batch_output.h"
 #include "kimi_k3/tokenizer.h"
 
 namespace kimi_k3 {
 
-// A file beside the results, OUT.begun, of lines {"id", "from", "tokens"}: tokens of one answer
-// from a place in it on. Whoever owns the results owns it too. Note may be called from any thread.
+// A file beside the results, OUT.begun: a line of the flags that the job was begun with, and lines
+// {"id", "from", "tokens"}: tokens of one answer from a place in it on. Whoever owns the results
+// owns it too. Note may be called from any thread.
 class BatchJournal {
  public:
   // Takes up what is there for requests that `output` has no result of, and forgets the rest. A
   // file that cannot be read is treated as none. Throws Error(kUsage) where all that was begun was
   // begun with other requests, another model or other flags. Both must outlive it.
-  BatchJournal(const BatchInput& input, const BatchOutput& output);
+  BatchJournal(const BatchInput& input, const BatchOutput& output, BatchFlags flags = {});
 
+  // The flags that an unfinished job with these results was begun with; nothing where there is
+  // none.
+  static std::optional<BatchFlags> FlagsOf(const std::filesystem::path& results);
+
+  // The batch begins: from now on the file tells its flags. Throws Error(kIo).
+  void Start();
   // What an earlier run generated for line `index` of the input; given once.
   std::vector<TokenId> TakeBegun(size_t index);
   size_t begun() const { return begun_.size(); }  // answers
@@ -45,12 +54,13 @@ class BatchJournal {
   void ReadPieces();
   void Take(std::string_view line);
   void RefuseWhatOthersBegan() const;
-  void Rewrite() const;
+  void Rewrite();
   std::string LineOf(size_t index, const Piece& piece) const;
 
   const std::filesystem::path path_;
   const BatchInput& input_;
   const BatchOutput& output_;
+  const BatchFlags flags_;
   std::map<size_t, std::vector<TokenId>> begun_;
   std::set<std::string> others_;  // answers that this input does not ask for
   bool any_known_ = false;        // one that it does

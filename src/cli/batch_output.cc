@@ -38,8 +38,12 @@ std::string Quoted(std::string_view text) {
 
 std::string LineStart(const BatchId& id) { return fmt::format("{{\"id\":\"{}\"", id.Name()); }
 
-UniqueFd OpenOutput(const std::filesystem::path& path, const UniqueFd& input) {
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+// made: whether it was not there.
+UniqueFd OpenOutput(const std::filesystem::path& path, const UniqueFd& input, bool& made) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+  UniqueFd fd(open(path.c_str(), kFlags | O_EXCL, 0666));
+  made = fd.valid();
+  if (!made) fd = UniqueFd(open(path.c_str(), kFlags, 0666));
   if (!fd.valid()) Fail(ErrorKind::kIo, "{}: cannot create: {}", path.string(), Reason());
   struct stat own = {};
   struct stat other = {};
@@ -83,20 +87,33 @@ std::string BatchProblemLine(const BatchId& id, const BatchProblem& problem) {
       LineStart(id), Quoted(problem.custom_id), Quoted(problem.code), Quoted(problem.message));
 }
 
-BatchOutput::BatchOutput(std::filesystem::path path, const BatchInput& input)
+BatchOutput::BatchOutput(std::filesystem::path path, const BatchInput& input,
+                         std::optional<std::string> changed_flags)
     : path_(std::move(path)),
       input_(input),
-      fd_(OpenOutput(path_, input.file())),
+      changed_flags_(std::move(changed_flags)),
+      fd_(OpenOutput(path_, input.file(), made_here_)),
       line_of_(input.lines().size()) {
   ReadResults();
   RemoveOutdated();
   SyncFolderOf(path_);
 }
 
+// Whoever opened it meanwhile waits for no lock, and finds that the name is another file's.
+BatchOutput::~BatchOutput() {
+  if (made_here_ && bytes_ == 0) unlink(path_.c_str());
+}
+
+std::string BatchOutput::Standing() const {
+  return fmt::format("{} of {} requests done{}", results_ - unanswered_, input_.lines().size(),
+                     unanswered_ == 0 ? "" : fmt::format(", {} refused", unanswered_));
+}
+
 void BatchOutput::ReadResults() {
   LineScanner scanner(fd_, path_, kMostResultBytes);
   while (const std::optional<ScannedLine> line = scanner.Next()) {
     if (!line->ended) {
+      RefuseAnotherJob();
       CutTornLine(line->text);
       return;
     }
@@ -104,6 +121,18 @@ void BatchOutput::ReadResults() {
     bytes_ = line->offset + line->bytes + 1;
     if (!Take(line->text)) outdated_.push_back({.begin = line->offset, .end = bytes_});
   }
+  RefuseAnotherJob();
+}
+
+// Why a request was refused is no loss where the request is gone; a file of nothing else is more
+// likely another job's.
+void BatchOutput::RefuseAnotherJob() const {
+  if (stray_line_ == 0 || any_known_) return;
+  Fail(
+      ErrorKind::kUsage,
+      "{}: line {} is of \"{}\", which {} does not ask, nor anything else in it; name another file "
+      "(-o)",
+      path_.string(), stray_line_, stray_, input_.path().string());
 }
 
 // What a killed program or a lost power supply leaves is the beginning of a result, or zeros.
@@ -140,23 +169,45 @@ bool BatchOutput::Take(std::string_view line) {
          path_.string(), line_of_[*index], lines_);
   }
   line_of_[*index] = lines_;
+  any_known_ = true;
   Count(answered);
   return true;
 }
 
 // A result of no request that the input has: outdated where it says only why a line was refused
-// that is there otherwise now.
-bool BatchOutput::IsOutdated(const JsonValue& result, bool refused) const {
+// that is there otherwise now, or gone.
+bool BatchOutput::IsOutdated(const JsonValue& result, bool refused) {
   if (result.Find("response")->is_null()) return true;
   const JsonValue* custom_id = result.Find("custom_id");
   const std::string whose =
       custom_id != nullptr && custom_id->is_string() ? custom_id->string() : std::string();
-  if (!input_.HasCustomId(whose)) {
+  const bool known = input_.HasCustomId(whose);
+  any_known_ = any_known_ || known;
+  if (refused) {
+    if (!known && stray_line_ == 0) {
+      stray_ = whose;
+      stray_line_ = lines_;
+    }
+    return true;
+  }
+  if (!known) {
     Fail(ErrorKind::kUsage,
-         "{}: line {} answers \"{}\", which {} does not ask; name another file (-o)",
+         "{}: line {} answers \"{}\", which {} does not ask; name another file (-o), or remove the "
+         "line where it is wanted no more",
          path_.string(), lines_, whose, input_.path().string());
   }
-  if (refused) return true;
+  if (changed_flags_ && changed_flags_->empty()) {
+    Fail(ErrorKind::kUsage,
+         "{}: line {} answers \"{}\", but {} has another request of that name now; name another "
+         "file (-o), or give the request another custom_id",
+         path_.string(), lines_, whose, input_.path().string());
+  }
+  if (changed_flags_) {
+    Fail(ErrorKind::kUsage,
+         "{}: line {} answers \"{}\" with other flags than now ({}); give those that it was begun "
+         "with, or name another file (-o)",
+         path_.string(), lines_, whose, *changed_flags_);
+  }
   Fail(ErrorKind::kUsage,
        "{}: line {} answers \"{}\", but another request of that name, or with another model or "
        "other flags than now; name another file (-o), or give what it was begun with",
@@ -184,7 +235,7 @@ void BatchOutput::RemoveOutdated() {
   }
   copy_until(bytes_);
   file.Commit();
-  fd_ = OpenOutput(path_, input_.file());
+  fd_ = OpenOutput(path_, input_.file(), made_here_);
   if (FileSizeBytes(fd_, path_) != kept) {
     Fail(ErrorKind::kIo, "{}: another kimi_k3 has been at work on this batch; start again",
          path_.string());

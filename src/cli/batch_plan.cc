@@ -3,11 +3,17 @@
 
 #include <algorithm>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "engine/engine_plan.h"
+#include "engine/state_file.h"
 
 namespace kimi_k3 {
 namespace {
+
+// A line as text and as objects, and what is made of it.
+constexpr uint64_t kCopiesOfALine = 16;
+constexpr uint64_t kOtherBatchBytes = uint64_t{8} << 20;
 
 // What a pass of `rows` rows moves of states on disk.
 void CountMovedStates(const Checkpoint& checkpoint, const EngineOptions& options, size_t rows,
@@ -21,11 +27,22 @@ void CountMovedStates(const Checkpoint& checkpoint, const EngineOptions& options
   choice.states_written_per_pass = moved * layout.most_written_bytes();
 }
 
-// Nothing where the budget has no room for them.
+bool HasRoomForStates(const EngineOptions& options, const BatchRoom& room,
+                      const BatchChoice& choice) {
+  if (choice.state_dir_bytes <= room.state_dir_bytes.value_or(UINT64_MAX)) return true;
+  if (choice.sequences > 1) return false;
+  Fail(ErrorKind::kIo,
+       "{}: has no room for the state of one text, which takes {} ({} are free): name another "
+       "folder (--state-dir) or more memory (--memory)",
+       options.state_dir.string(), FormatByteSize(choice.state_dir_bytes),
+       FormatByteSize(*room.state_dir_bytes));
+}
+
+// Nothing where there is no room for them.
 std::optional<BatchChoice> PlanFor(const Checkpoint& checkpoint, EngineOptions options,
-                                   uint64_t resident_bytes, size_t sequences) {
+                                   const BatchRoom& room, size_t sequences) {
   options.sequences = sequences;
-  const PlanRequest request = MakePlanRequest(checkpoint, options, resident_bytes);
+  const PlanRequest request = MakePlanRequest(checkpoint, options, room.resident_bytes);
   BatchChoice choice = {
       .sequences = sequences, .plan = {}, .state_bytes = sequences * request.sequence_bytes};
   try {
@@ -37,6 +54,7 @@ std::optional<BatchChoice> PlanFor(const Checkpoint& checkpoint, EngineOptions o
   // More sequences than a pass has rows take turns.
   const size_t rows = std::min(sequences, choice.plan.chunk_rows);
   CountMovedStates(checkpoint, options, rows, choice);
+  if (!HasRoomForStates(options, room, choice)) return std::nullopt;
   choice.bytes_per_pass =
       BytesOfPass(checkpoint, choice.plan, rows, true) + choice.states_read_per_pass;
   choice.bytes_per_token = choice.bytes_per_pass / rows;
@@ -46,12 +64,24 @@ std::optional<BatchChoice> PlanFor(const Checkpoint& checkpoint, EngineOptions o
 
 }  // namespace
 
+EngineOptions OptionsForBatch(EngineOptions options, const BatchDemand& demand) {
+  options.reserved_bytes = kOtherBatchBytes + kCopiesOfALine * demand.longest_line_bytes;
+  options.all_prompt_logits = demand.scores;
+  return options;
+}
+
+BatchRoom BatchRoomOf(const EngineOptions& options, uint64_t resident_bytes) {
+  BatchRoom room = {.resident_bytes = resident_bytes};
+  if (!options.state_dir.empty()) room.state_dir_bytes = StateFile::RoomIn(options.state_dir);
+  return room;
+}
+
 std::vector<BatchChoice> PlanBatches(const Checkpoint& checkpoint, const EngineOptions& options,
-                                     uint64_t resident_bytes, size_t most) {
+                                     const BatchRoom& room, size_t most) {
   std::vector<BatchChoice> choices;
   size_t too_many = most + 1;
   for (size_t sequences = 1; sequences < too_many; sequences = std::min(2 * sequences, most)) {
-    std::optional<BatchChoice> choice = PlanFor(checkpoint, options, resident_bytes, sequences);
+    std::optional<BatchChoice> choice = PlanFor(checkpoint, options, room, sequences);
     if (choice) {
       choices.push_back(std::move(*choice));
     } else {
@@ -64,7 +94,7 @@ std::vector<BatchChoice> PlanBatches(const Checkpoint& checkpoint, const EngineO
   size_t fits = choices.back().sequences;
   while (fits + 1 < too_many) {
     const size_t middle = fits + (too_many - fits) / 2;
-    std::optional<BatchChoice> choice = PlanFor(checkpoint, options, resident_bytes, middle);
+    std::optional<BatchChoice> choice = PlanFor(checkpoint, options, room, middle);
     if (!choice) {
       too_many = middle;
       continue;

@@ -17,6 +17,28 @@ namespace kimi_k3 {
 // The most that are planned for where nobody says how many: beyond it multiplying takes the time.
 inline constexpr size_t kUsualMostSequences = 64;
 
+// What a process that answers a batch holds more, when it opens the engine, than one that plans it.
+inline constexpr uint64_t kBatchProcessBytes = uint64_t{4} << 20;
+
+// What requests ask for besides their number.
+struct BatchDemand {
+  uint64_t longest_line_bytes = uint64_t{1} << 16;
+  bool scores = false;
+};
+
+// The (resolved) options with what such requests ask for.
+EngineOptions OptionsForBatch(EngineOptions options, const BatchDemand& demand);
+
+// What a batch has room in.
+struct BatchRoom {
+  uint64_t resident_bytes = 0;  // as MakePlanRequest has it
+  // In EngineOptions::state_dir; unset: there is no such folder, or it does not tell.
+  std::optional<uint64_t> state_dir_bytes = {};
+};
+
+// Looks into the options' state_dir. Throws as StateFile::RoomIn.
+BatchRoom BatchRoomOf(const EngineOptions& options, uint64_t resident_bytes);
+
 // A plan for so many sequences, one row of each in a pass.
 struct BatchChoice {
   size_t sequences = 1;
@@ -32,11 +54,11 @@ struct BatchChoice {
   uint64_t written_per_token = 0;
 };
 
-// For 1, 2, 4 ... sequences and for `most`, as far as the budget of the (resolved) options has room
-// for them; where it does not for all, the most that it has room for is the last. resident_bytes:
-// as MakePlanRequest has it. Throws Error(kBudget) where there is none for one.
+// For 1, 2, 4 ... sequences and for `most`, as far as the budget of the (resolved) options and
+// their state_dir have room for them; where they do not for all, the most that they have room for
+// is the last. Throws Error where there is none for one: kBudget, or kIo for the state_dir.
 std::vector<BatchChoice> PlanBatches(const Checkpoint& checkpoint, const EngineOptions& options,
-                                     uint64_t resident_bytes, size_t most);
+                                     const BatchRoom& room, size_t most);
 
 // The one that reads and writes least for a token; of equal ones the one with the most sequences.
 const BatchChoice& RecommendedBatch(std::span<const BatchChoice> choices);

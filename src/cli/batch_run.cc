@@ -60,10 +60,12 @@ BatchRun::BatchRun(Engine& engine, const BatchInput& input, BatchOutput& results
       constraints_(engine.tokenizer()),
       bytes_before_(engine.counters().bytes_read()),
       results_before_(results.results()),
+      refused_before_(results.unanswered()),
       // As many again wait, so that one that is free is taken at once.
       scheduler_(engine, {.sequences = options.sequences, .most_waiting = options.sequences}) {}
 
 void BatchRun::Execute() {
+  journal_.Start();
   while (true) {
     Submit();
     results_.Sync();
@@ -184,8 +186,7 @@ void BatchRun::Write(const std::vector<FinishedText>& texts) {
   if (!failure) return;
   scheduler_.Stop();
   KeepBegun(true);
-  Fail(failure->kind(), "{}; {} of {} requests are done, and the same command goes on",
-       failure->what(), results_.results(), input_.lines().size());
+  Fail(failure->kind(), "{}; {}; the same command goes on", failure->what(), results_.Standing());
 }
 
 void BatchRun::KeepBegun(bool now) {
@@ -199,8 +200,7 @@ void BatchRun::Stop() {
   Write(finished_.Take(std::chrono::milliseconds(0)));
   KeepBegun(true);
   output_.ClearStatus();
-  Fail(ErrorKind::kInterrupted, "stopped: {} of {} requests are done; the same command goes on",
-       results_.results(), input_.lines().size());
+  Fail(ErrorKind::kInterrupted, "stopped: {}; the same command goes on", results_.Standing());
 }
 
 double BatchRun::RequestsDone() const {
@@ -229,9 +229,8 @@ std::string BatchRun::StatusLine() const {
   const SchedulerStatus status = scheduler_.status();
   const double seconds = SecondsSince(start_);
   const uint64_t tokens = status.generated_tokens + status.scored_tokens;
-  std::string line =
-      fmt::format("{} of {} requests done, {} at once, layer {} of {}", results_.results(),
-                  input_.lines().size(), status.running, status.layer, status.layers);
+  std::string line = fmt::format("{}, {} at once, layer {} of {}", results_.Standing(),
+                                 status.running, status.layer, status.layers);
   if (tokens > 0) {
     const uint64_t bytes = status.engine.bytes_read() - bytes_before_;
     line += fmt::format(", {:.3g} tokens/s, {} read a token", static_cast<double>(tokens) / seconds,
@@ -269,9 +268,10 @@ void BatchRun::TellEnd() const {
   const double seconds = totals.seconds;
   const uint64_t tokens = status.generated_tokens + status.scored_tokens;
   const uint64_t bytes = status.engine.bytes_read() - bytes_before_;
-  output_.Note(fmt::format("{}: {} now, {} before, {} not answered",
-                           Counted(totals.requests, "request"), totals.done, totals.done_before,
-                           totals.unanswered));
+  const size_t refused_now = totals.unanswered - refused_before_;
+  output_.Note(fmt::format("{}: {} done now, {} before, {} refused",
+                           Counted(totals.requests, "request"), totals.done - refused_now,
+                           totals.done_before - refused_before_, totals.unanswered));
   output_.Note(fmt::format(
       "{} of prompts, {} generated, {} scored in {} ({:.3g}/s); {}; read {}{}, wrote {}",
       Counted(prompt_tokens_, "token"), status.generated_tokens, status.scored_tokens,

@@ -77,6 +77,7 @@ class BatchRun {
   const ConstraintMaker constraints_;
   const uint64_t bytes_before_;
   const size_t results_before_;
+  const size_t refused_before_;
   FinishedTexts finished_;
   Scheduler scheduler_;
   std::map<size_t, Running> running_;  // by line of the input

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/process_meter.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/batch_input.h"
 #include "cli/batch_plan.h"
 #include "cli/engine_flags.h"
 #include "cli/flag_group.h"
@@ -46,6 +47,7 @@ struct Planned {
   std::string approximations;
   std::optional<PlanEstimate> estimate = {};
   std::vector<BatchChoice> batches = {};
+  BatchRoom batch_room = {};
 };
 
 nlohmann::ordered_json BatchesToJson(const Planned& planned, bool with_states) {
@@ -67,7 +69,12 @@ nlohmann::ordered_json BatchesToJson(const Planned& planned, bool with_states) {
     }
     choices.push_back(std::move(entry));
   }
-  return {{"recommended", RecommendedBatch(planned.batches).sequences}, {"choices", choices}};
+  nlohmann::ordered_json json = {{"recommended", RecommendedBatch(planned.batches).sequences}};
+  if (planned.batch_room.state_dir_bytes) {
+    json["state_dir_free_bytes"] = *planned.batch_room.state_dir_bytes;
+  }
+  json["choices"] = std::move(choices);
+  return json;
 }
 
 void WriteJson(const PlanOptions& options, const Planned& planned, std::ostream& out) {
@@ -152,11 +159,9 @@ void WriteTable(const PlanOptions& options, const Planned& planned, std::ostream
   if (!planned.batches.empty()) {
     WriteBatches(planned, !options.engine.state_dir.empty(), out);
   }
-  std::error_code error;
-  const std::filesystem::path& states = options.engine.state_dir;
-  const std::filesystem::space_info room = std::filesystem::space(states, error);
-  if (!states.empty() && !error) {
-    out << fmt::format("{} has {} free\n", states.string(), FormatByteSize(room.available));
+  if (const std::optional<uint64_t> room = planned.batch_room.state_dir_bytes) {
+    out << fmt::format("{} has {} free\n", options.engine.state_dir.string(),
+                       FormatByteSize(*room));
   }
 }
 
@@ -177,6 +182,8 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
   group.Count("--batch", "N", options.batch,
               "Also what batches of 1, 2, 4 ... N sequences cost, and how many to run at once", 1,
               65536);
+  AddPathFlag(group, "--requests", "IN.jsonl", options.requests,
+              "With --batch: count what these requests take");
   AddStateDirFlag(group, engine);
   group.Count("--prompt-tokens", "N", options.prompt_tokens,
               "Length of the prompt whose time is estimated", 1);
@@ -195,9 +202,32 @@ void AddOptions(CLI::App& command, PlanOptions& options) {
   group.Switch("--no-measure", options.no_measure, "Neither read the drive nor estimate times");
 }
 
+void CheckPlanOptions(const PlanOptions& options) {
+  if (options.batch > 0) return;
+  if (!options.engine.state_dir.empty()) {
+    Fail(ErrorKind::kUsage,
+         "--state-dir: only the texts of a batch may have their states on disk; "
+         "give --batch N too");
+  }
+  if (options.requests)
+    Fail(ErrorKind::kUsage, "--requests: are those of a batch; give --batch N too");
+}
+
+// The very plans that batch makes of these flags.
+void AddBatches(const PlanOptions& options, Planned& planned) {
+  std::optional<BatchInput> requests;  // in memory while that is looked at, as batch has them
+  if (options.requests) requests.emplace(*options.requests, "");
+  const BatchDemand demand = requests ? requests->demand() : BatchDemand{};
+  const uint64_t resident = ReadProcessMeters().resident_bytes;
+  planned.batch_room = BatchRoomOf(options.engine, resident + kBatchProcessBytes);
+  planned.batches = PlanBatches(planned.checkpoint, OptionsForBatch(options.engine, demand),
+                                planned.batch_room, options.batch);
+}
+
 }  // namespace
 
 void RunPlan(const PlanOptions& given, std::ostream& out) {
+  CheckPlanOptions(given);
   const InterruptGuard interrupts;
   const Checkpoint checkpoint = OpenCheckpoint(given.engine);
   for (const std::string& warning : checkpoint.warnings()) {
@@ -215,15 +245,14 @@ void RunPlan(const PlanOptions& given, std::ostream& out) {
     source = fmt::format("85 % of the {} that {} leaves", FormatByteSize(limit.available_bytes),
                          limit.source);
   }
-  Planned planned = {
-      .checkpoint = checkpoint,
-      .plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident)),
-      .limit = limit,
-      .budget_source = source,
-      .approximations = DescribeApproximations(options.engine, checkpoint)};
-  if (options.batch > 0) {
-    planned.batches = PlanBatches(checkpoint, options.engine, resident, options.batch);
-  }
+  Planned planned = {.checkpoint = checkpoint,
+                     .plan = {},
+                     .limit = limit,
+                     .budget_source = source,
+                     .approximations = DescribeApproximations(options.engine, checkpoint)};
+  // First, as it needs more memory: what a refusal names is then enough for all.
+  if (options.batch > 0) AddBatches(options, planned);
+  planned.plan = MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options.engine, resident));
   InterruptGuard::Check();
   if (!options.no_measure) {
     planned.estimate =

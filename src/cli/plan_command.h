@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <iosfwd>
+#include <optional>
 
 #include "cli/command_line.h"
 #include "kimi_k3/engine.h"
@@ -14,6 +16,7 @@ struct PlanOptions {
   EngineOptions engine;
   uint64_t prompt_tokens = 1000;  // of the prompt whose time is estimated
   size_t batch = 0;               // sequences at the most of the table for batches; 0: no table
+  std::optional<std::filesystem::path> requests = {};  // that the table is for; unset: usual ones
   bool json = false;
   bool no_measure = false;  // neither the drive nor the processor, which takes about a second
 };

@@ -34,18 +34,32 @@ UniqueFd OpenNamelessFile(const std::filesystem::path& folder) {
        folder.string(), ReasonOf(errno));
 }
 
+UniqueFd OpenOnDrive(const std::filesystem::path& folder) {
+  UniqueFd fd = OpenNamelessFile(folder);
+  if (!StateFile::LiesInMemory(folder)) return fd;
+  Fail(ErrorKind::kUsage,
+       "{}: lies in memory, which is what states are to be kept out of; name "
+       "a folder on a drive (--state-dir)",
+       folder.string());
+}
+
+// Some file systems count nothing.
+std::optional<uint64_t> FreeBytes(const UniqueFd& fd) {
+  struct statvfs room = {};
+  if (fstatvfs(fd.get(), &room) != 0 || room.f_blocks == 0) return std::nullopt;
+  return uint64_t{room.f_bavail} * room.f_frsize;
+}
+
 }  // namespace
 
 StateFile::StateFile(const std::filesystem::path& folder, uint64_t bytes, const std::string& whose)
-    : folder_(folder), fd_(OpenNamelessFile(folder)) {
-  if (LiesInMemory(folder)) {
-    Fail(ErrorKind::kUsage,
-         "{}: lies in memory, which is what states are to be kept out of; name "
-         "a folder on a drive (--state-dir)",
-         folder.string());
-  }
+    : folder_(folder), fd_(OpenOnDrive(folder)) {
   TakeRoom(bytes, whose);
   direct_ = GoDirect();
+}
+
+std::optional<uint64_t> StateFile::RoomIn(const std::filesystem::path& folder) {
+  return FreeBytes(OpenOnDrive(folder));
 }
 
 bool StateFile::LiesInMemory(const std::filesystem::path& folder) {
@@ -56,15 +70,13 @@ bool StateFile::LiesInMemory(const std::filesystem::path& folder) {
 }
 
 void StateFile::TakeRoom(uint64_t bytes, const std::string& whose) const {
-  int reason = bytes > uint64_t{INT64_MAX} ? EFBIG : 0;
+  // Asked first: a drive that is too small is not filled to find it out.
+  const std::optional<uint64_t> free = FreeBytes(fd_);
+  int reason = bytes > uint64_t{INT64_MAX} ? EFBIG : free && *free < bytes ? ENOSPC : 0;
   if (reason == 0 && fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) != 0) reason = errno;
-  struct statvfs room = {};
-  const bool known = fstatvfs(fd_.get(), &room) == 0;
-  const uint64_t free = uint64_t{room.f_bavail} * room.f_frsize;
+  // Nothing can be set aside on such a drive.
   if (reason == EOPNOTSUPP) {
-    // Nothing can be set aside on such a drive, only looked at.
-    reason = known && free < bytes ? ENOSPC : 0;
-    if (reason == 0 && ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) reason = errno;
+    reason = ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0 ? errno : 0;
   }
   if (reason == 0) return;
   Fail(
@@ -72,7 +84,7 @@ void StateFile::TakeRoom(uint64_t bytes, const std::string& whose) const {
       "{}: has no room for {}, which take {} ({}; {} are free): name another folder (--state-dir), "
       "fewer texts at once (--parallel) or more memory (--memory)",
       folder_.string(), whose, FormatByteSize(bytes), ReasonOf(reason),
-      known ? FormatByteSize(free) : "it is not known how many");
+      free ? FormatByteSize(*free) : "it is not known how many");
 }
 
 // Some file systems accept the flag and refuse the write, so a real one decides.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,9 +17,9 @@ namespace kimi_k3 {
 // threads may read and write at a time.
 class StateFile {
  public:
-  // Takes room for `bytes` in the folder at once. whose: for messages, such as "the states of 40
-  // texts". Throws Error: kIo where the file cannot be made or the drive has not so much room,
-  // kUsage where the folder lies in memory.
+  // Takes room for `bytes` in the folder at once, none where there is less. whose: for messages,
+  // such as "the states of 40 texts". Throws Error: kIo where the file cannot be made or the drive
+  // has not so much room, kUsage where the folder lies in memory.
   StateFile(const std::filesystem::path& folder, uint64_t bytes, const std::string& whose);
 
   // Throw Error(kIo).
@@ -28,6 +29,10 @@ class StateFile {
   bool direct() const { return direct_; }  // past the page cache
   uint64_t bytes_read() const { return bytes_read_; }
   uint64_t bytes_written() const { return bytes_written_; }
+
+  // Bytes that are free for a file in the folder; nothing where the system does not tell. Throws as
+  // the constructor does where the folder could hold none.
+  static std::optional<uint64_t> RoomIn(const std::filesystem::path& folder);
 
   // Whether files of the folder take memory and no drive.
   static bool LiesInMemory(const std::filesystem::path& folder);

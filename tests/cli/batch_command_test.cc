@@ -85,7 +85,7 @@ TEST_F(BatchCommand, AnswersAsARunDoes) {
   const ProgramResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr("2 requests: 2 now, 0 before, 0 not answered"));
+  EXPECT_THAT(result.err, HasSubstr("2 requests: 2 done now, 0 before, 0 refused"));
   for (const std::string& line : Sorted(ReadFile(out_))) {
     const Json answer = Json::parse(line);
     const Json& choice = answer["response"]["body"]["choices"][0];
@@ -135,7 +135,11 @@ TEST_F(BatchCommand, InterruptedItStopsInOrderAndGoesOnWithWhatWasBegun) {
   Program program(ProgramCommand(Arguments()));
   program.AwaitError("9 requests to go");
   // Until something is known to be begun, or all is done.
-  while (!std::filesystem::exists(out_ + ".begun") && Sorted(ReadFile(out_)).size() < 9) {
+  const auto begun = [&] {
+    return std::filesystem::exists(out_ + ".begun") &&
+           ReadFile(out_ + ".begun").find("tokens") != std::string::npos;
+  };
+  while (Sorted(ReadFile(out_)).size() < 9 && !begun()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   program.Signal(SIGINT);
@@ -224,7 +228,7 @@ TEST_F(BatchStates, ThatHaveNoRoomOnTheDriveEndTheRunAtOnce) {
   const ProgramResult full = Program({"/bin/bash", "-c", command}).Finish();
   EXPECT_EQ(full.exit_code, 5) << full.err;
   EXPECT_THAT(full.err, HasSubstr(states_ + ": has no room for the states of"));
-  EXPECT_EQ(ReadFile(out_), "");
+  EXPECT_FALSE(std::filesystem::exists(out_)) << "an empty file was left behind";
   EXPECT_EQ(Run({"--state-dir", states_ + "none"}).exit_code, 5);
 }
 
@@ -246,6 +250,45 @@ TEST_F(BatchCommand, ResultsOfSomethingElseAreRefused) {
   // Other machinery gives the same answers.
   WriteText(in_, Requests(2, 2));
   EXPECT_EQ(Run({"--memory", "200M", "--io", "buffered", "--prompt-chunk", "3"}).exit_code, 0);
+}
+
+TEST_F(BatchCommand, WhereAnUnfinishedJobIsGivenOtherFlagsTheyAreNamed) {
+  std::string command = "ulimit -f 1; exec";
+  WriteText(in_, Requests(30, 2));
+  for (const std::string& word : ProgramCommand(Arguments())) command += " '" + word + "'";
+  ASSERT_EQ(Program({"/bin/bash", "-c", command}).Finish().exit_code, 5);
+  ASSERT_NE(ReadFile(out_), "");
+  const ProgramResult result = Run({"--temp", "0.5", "--state-type", "bf16"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("--state-type not given then, bf16 now; --temp 1 then, 0.5 now"));
+  std::string text = ReadFile(in_);
+  for (size_t at = 0; (at = text.find("And", at)) != std::string::npos;) text.replace(at, 3, "But");
+  WriteText(in_, text);
+  EXPECT_THAT(Run().err, HasSubstr("has another request of that name now"));
+}
+
+TEST_F(BatchCommand, ARefusedRequestThatIsTakenOutHoldsUpNothing) {
+  const std::string right = Requests(3, 2);
+  WriteText(in_, TextLine("wrong", R"({"prompt": "a", "n": 3})") + right);
+  const ProgramResult first = Run();
+  EXPECT_EQ(first.exit_code, 1);
+  EXPECT_THAT(first.err, HasSubstr("4 requests: 3 done now, 0 before, 1 refused"));
+  WriteText(in_, right);
+  const ProgramResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("removed 1 line that said why a request was refused"));
+  EXPECT_EQ(Sorted(ReadFile(out_)).size(), 3U);
+}
+
+TEST_F(BatchCommand, LeavesNoEmptyResultsBehindWhereItIsRefused) {
+  WriteText(in_, Requests(2, 2));
+  EXPECT_EQ(Run({"--memory", "1M"}).exit_code, 4);
+  EXPECT_FALSE(std::filesystem::exists(out_));
+  EXPECT_FALSE(std::filesystem::exists(out_ + ".begun"));
+  WriteText(out_, "");
+  EXPECT_EQ(Run({"--memory", "1M"}).exit_code, 4);
+  EXPECT_TRUE(std::filesystem::exists(out_)) << "it was there before";
 }
 
 TEST_F(BatchCommand, ABrokenLineIsToldOfByItsNumberAndInTheExitCode) {

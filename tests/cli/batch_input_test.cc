@@ -69,7 +69,7 @@ TEST_F(Batches, BlankLinesMarksAndLineEndsOfOtherSystemsAreNothing) {
   }
   EXPECT_TRUE(input.HasCustomId("c"));
   EXPECT_FALSE(input.HasCustomId("d"));
-  EXPECT_FALSE(input.has_scores());
+  EXPECT_FALSE(input.demand().scores);
   EXPECT_EQ(Input("").lines().size(), 0U);
 }
 
@@ -95,7 +95,7 @@ TEST_F(Batches, ALineThatIsTooLongIsAProblem) {
   const BatchInput input =
       Input(TextLine("a", "{}") + std::string(kMostBatchLineBytes + 1, 'x') + "\n");
   EXPECT_EQ(Problem(input, 1), "line_too_long");
-  EXPECT_LT(input.longest_bytes(), 100U);
+  EXPECT_LT(input.demand().longest_line_bytes, 100U);
 }
 
 TEST_F(Batches, AFileThatChangesMeanwhileIsRefused) {

@@ -19,7 +19,8 @@ class BatchPlans : public testing::Test {
     options.memory_bytes = memory_bytes;
     options.context = 4096;
     options = ResolveOptions(options, checkpoint_.config());
-    return PlanBatches(checkpoint_, options, ReadProcessMeters().resident_bytes, most);
+    return PlanBatches(checkpoint_, options, {.resident_bytes = ReadProcessMeters().resident_bytes},
+                       most);
   }
   static std::vector<size_t> Sequences(const std::vector<BatchChoice>& choices) {
     std::vector<size_t> sequences;
@@ -53,6 +54,28 @@ TEST_F(BatchPlans, EndWithTheMostThatThereIsRoomFor) {
   EXPECT_GE(most, 8U);
   EXPECT_LE(most, 13U);
   EXPECT_THROW(Plan(1000, 4), Error);
+}
+
+TEST_F(BatchPlans, EndWithTheMostWhoseStatesTheFolderHasRoomFor) {
+  EngineOptions options;
+  options.model_dir = SmallModel();
+  options.context = 4096;
+  options.state_dir = "states";
+  options.sequences_in_memory = 1;
+  options = ResolveOptions(options, checkpoint_.config());
+  const uint64_t each = MakeStateLayout(checkpoint_.config(), options).sequence_bytes();
+  options.memory_bytes = uint64_t{1} << 33;
+  const auto most_with = [&](uint64_t room) {
+    return PlanBatches(checkpoint_, options, {.resident_bytes = 0, .state_dir_bytes = room}, 64)
+        .back()
+        .sequences;
+  };
+  EXPECT_EQ(most_with(0), 1U);
+  EXPECT_EQ(most_with(6 * each - 1), 6U);
+  EXPECT_EQ(most_with(6 * each), 7U);
+  options.sequences_in_memory = 0;
+  EXPECT_EQ(most_with(6 * each), 6U);
+  EXPECT_THROW(most_with(each - 1), Error);
 }
 
 TEST_F(BatchPlans, TheOneThatReadsLeastForATokenIsRecommended) {

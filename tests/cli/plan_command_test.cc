@@ -9,6 +9,9 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "cli/batch_files.h"
+#include "cli/program.h"
+#include "engine/state_file.h"
 
 namespace kimi_k3 {
 namespace {
@@ -54,8 +57,10 @@ TEST(PlanCommand, WritesJsonWithMeasurements) {
 
 TEST(PlanCommand, SaysWhatStatesOnDiskTakeAndHowMuchIsMoved) {
   PlanOptions options = OptionsFor("k3");
+  const TemporaryFolder folder;
+  if (StateFile::LiesInMemory(folder.path())) GTEST_SKIP() << "no drive for temporary files";
   options.engine.context = 1 << 16;
-  options.engine.state_dir = "states";
+  options.engine.state_dir = folder.path();
   options.batch = 64;
   options.no_measure = true;
   options.json = true;
@@ -77,6 +82,7 @@ TEST(PlanCommand, SaysWhatStatesOnDiskTakeAndHowMuchIsMoved) {
     EXPECT_LE(choice["memory_bytes"], 200000000);
   }
   EXPECT_GT(on_disk, 0U);
+  EXPECT_GT(json["batch"]["state_dir_free_bytes"], 0);
   options.json = false;
   RunPlan(options, out);
   EXPECT_THAT(out.str(), testing::HasSubstr("wrote a token"));
@@ -102,6 +108,64 @@ TEST(PlanCommand, SaysWhatBatchesCostAndHowManyToRunAtOnce) {
   RunPlan(options, table);
   EXPECT_THAT(table.str(), testing::HasSubstr("recommended: 6"));
   EXPECT_THAT(table.str(), testing::Not(testing::HasSubstr("tokens/s")));
+}
+
+TEST(PlanCommand, TheBudgetThatItNamesForABatchIsEnoughForIt) {
+  const TemporaryFolder folder;
+  const std::string in = folder / "in.jsonl";
+  const std::vector<std::string> shared = {"-m", TinyModel(), "-c", "512", "-t", "1"};
+  const auto run = [&](std::vector<std::string> arguments, const std::string& memory) {
+    arguments.insert(arguments.end(), shared.begin(), shared.end());
+    arguments.insert(arguments.end(), {"--memory", memory});
+    return RunProgram(arguments);
+  };
+  const auto named_by = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "--no-measure", "--batch", "1"});
+    const ProgramResult refused = run(more, "1M");
+    EXPECT_EQ(refused.exit_code, 4) << refused.err;
+    const size_t at = refused.err.find("(--memory ");
+    return at == std::string::npos
+               ? refused.err
+               : refused.err.substr(at + 10, refused.err.find(')', at) - at - 10);
+  };
+  const auto answers_with = [&](const std::string& memory, const std::string& results) {
+    return run({"batch", in, "-o", folder / results, "--parallel", "1"}, memory);
+  };
+  WriteText(in, TextLine("a", R"({"prompt": "It is", "max_tokens": 3})"));
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--requests", in}}) {
+    const std::string enough = named_by(more);
+    const ProgramResult batch = answers_with(enough, more.empty() ? "usual" : "texts");
+    EXPECT_EQ(batch.exit_code, 0) << enough << batch.err;
+  }
+  WriteText(in, R"({"custom_id": "a", "method": "POST", "url": "/v1/score",)"
+                R"( "body": {"text": "It is a truth"}})"
+                "\n");
+  const std::string enough = named_by({"--requests", in});
+  const ProgramResult batch = answers_with(enough, "scores");
+  EXPECT_EQ(batch.exit_code, 0) << enough << batch.err;
+}
+
+TEST(PlanCommand, RefusesFlagsOfBatchesWithoutOneAndFoldersThatCannotHoldStates) {
+  const auto refusal = [](const PlanOptions& options) {
+    std::ostringstream out;
+    try {
+      RunPlan(options, out);
+    } catch (const Error& error) {
+      return std::pair(error.kind(), std::string(error.what()));
+    }
+    return std::pair(ErrorKind::kRun, std::string("none"));
+  };
+  PlanOptions options = OptionsFor("k3");
+  options.no_measure = true;
+  options.engine.state_dir = "/no/such/folder";
+  EXPECT_EQ(refusal(options).first, ErrorKind::kUsage);
+  EXPECT_THAT(refusal(options).second, testing::HasSubstr("give --batch N too"));
+  options.batch = 2;
+  EXPECT_EQ(refusal(options).first, ErrorKind::kIo);
+  EXPECT_THAT(refusal(options).second, testing::HasSubstr("/no/such/folder: "));
+  options = OptionsFor("k3");
+  options.requests = "in.jsonl";
+  EXPECT_THAT(refusal(options).second, testing::HasSubstr("give --batch N too"));
 }
 
 TEST(PlanCommand, FindsABudgetWhereNoneIsGiven) {

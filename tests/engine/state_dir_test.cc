@@ -170,6 +170,21 @@ TEST_P(StatesOnDisk, ADriveWithoutRoomIsToldOfBeforeAnythingIsComputed) {
   EXPECT_TRUE(FolderIsEmpty());
 }
 
+TEST_P(StatesOnDisk, ADriveThatIsTooSmallIsNotFilledAndItsRoomIsTold) {
+  const std::optional<uint64_t> room = StateFile::RoomIn(folder_.path());
+  ASSERT_TRUE(room);
+  EXPECT_GT(*room, 0U);
+  try {
+    const StateFile file(folder_.path(), *room + (uint64_t{1} << 40), "the states");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("the states, which take "));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr(" 0 bytes are free")));
+  }
+  EXPECT_THROW(StateFile::RoomIn(folder_.path() / "none"), Error);
+}
+
 TEST_P(StatesOnDisk, AWriteThatFailsEndsThePassAndTheTextCanBeBegunAnew) {
   Engine engine = Engine::Open(Options(0));
   Sequence sequence = engine.NewSequence();

@@ -45,9 +45,8 @@ ExitCode RunChat(const ChatOptions& options) {
   }
   EngineOptions engine_options = options.engine;
   engine_options.sessions = true;  // /save and /load
-  if (saved && engine_options.context == 0) engine_options.context = saved->info.context;
   output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
-  Engine engine = Engine::Open(engine_options);
+  Engine engine = OpenForSession(engine_options, saved, keeper ? &*keeper : nullptr);
   output.Note(engine.Description());
   for (const std::string& warning : engine.warnings()) output.Warning(warning);
   ChatLoop loop(options, engine, keeper ? &*keeper : nullptr, *reader, output, interrupts);

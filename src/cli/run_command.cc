@@ -105,12 +105,10 @@ std::optional<std::string> PromptWords(const RunOptions& options,
   return text;
 }
 
-// A session is gone on with in the context that it was begun with, unless another is asked for.
-EngineOptions EngineOptionsOf(const RunOptions& options, const std::optional<SavedSession>& saved) {
+EngineOptions EngineOptionsOf(const RunOptions& options) {
   EngineOptions engine = options.engine;
   engine.all_prompt_logits = options.logits_file.has_value();
   engine.sessions = options.session_file.has_value();
-  if (saved && engine.context == 0) engine.context = saved->info.context;
   return engine;
 }
 
@@ -143,7 +141,7 @@ ExitCode RunCommand(const RunOptions& given) {
   if (keeper) CheckSessionUse(options, *keeper, saved, PromptWords(options, text));
 
   output.Status(TextFor(STDERR_FILENO, "opening " + options.engine.model_dir.string()));
-  Engine engine = Engine::Open(EngineOptionsOf(options, saved));
+  Engine engine = OpenForSession(EngineOptionsOf(options), saved, keeper ? &*keeper : nullptr);
   output.Note(engine.Description());
   for (const std::string& warning : engine.warnings()) output.Warning(warning);
   std::optional<ConstraintMaker> constraints;

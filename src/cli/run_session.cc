@@ -67,6 +67,22 @@ std::optional<SavedSession> ReadSavedSession(const SessionKeeper& keeper) {
   return saved;
 }
 
+Engine OpenForSession(EngineOptions options, const std::optional<SavedSession>& saved,
+                      const SessionKeeper* keeper) {
+  if (!saved || options.context != 0) return Engine::Open(options);
+  options.context = saved->info.context;
+  try {
+    return Engine::Open(options);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kBudget) throw;
+    Fail(error.kind(),
+         "{}: this session was begun with a context of {} positions, and goes on with them unless "
+         "-c "
+         "says otherwise: {}",
+         keeper->path().string(), saved->info.context, error.what());
+  }
+}
+
 void CheckSessionUse(const RunOptions& options, const SessionKeeper& keeper,
                      const std::optional<SavedSession>& saved,
                      const std::optional<std::string>& prompt) {

@@ -20,6 +20,12 @@ struct SavedSession {
 // The session of the keeper's file, where there is one. Throws what reading it throws.
 std::optional<SavedSession> ReadSavedSession(const SessionKeeper& keeper);
 
+// Opens the engine; with what is saved in the context that it was begun with, unless
+// options.context says another. Throws as Engine::Open does; where that context cannot be had, it
+// names the file.
+Engine OpenForSession(EngineOptions options, const std::optional<SavedSession>& saved,
+                      const SessionKeeper* keeper);
+
 // Whether the run may go on with what is saved (or begin, where nothing is), before the model is
 // opened. prompt: the words of this run's prompt, or its ids, where one was given. Throws
 // Error(kUsage): --resume without a session or a prompt to begin with, an unfinished answer that a

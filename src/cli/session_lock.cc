@@ -41,11 +41,13 @@ SessionLock::SessionLock(const std::filesystem::path& session) : path_(session) 
   for (;;) {
     fd_ = UniqueFd(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (!fd_.valid()) {
-      Fail(ErrorKind::kIo, "{}: cannot create: {}", path_.string(),
+      Fail(ErrorKind::kIo, "{}: cannot create the lock of this session: {}", path_.string(),
            std::generic_category().message(errno));
     }
     if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-      Fail(ErrorKind::kIo, "{}: another kimi_k3 is at work on this session ({} is locked)",
+      Fail(ErrorKind::kIo,
+           "{}: another kimi_k3 is at work on this session ({} is locked): let it end, or name "
+           "another file",
            session.string(), path_.string());
     }
     if (IsStillThere(fd_, path_)) break;

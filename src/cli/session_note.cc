@@ -177,13 +177,18 @@ std::string WriteSessionNote(const SessionNote& note, size_t seen) {
 
 SessionNote ReadSessionNote(const SessionInfo& info, const std::filesystem::path& path) {
   const auto refuse = [&path](const char* what) {
-    Fail(ErrorKind::kIo, "{}: this session was not made by run or chat, or is damaged: {}",
-         path.string(), what);
+    Fail(
+        ErrorKind::kIo,
+        "{}: this session was not made by run or chat, or is damaged: {}; bring back a copy of it, "
+        "or begin another one",
+        path.string(), what);
   };
   try {
     return NoteOf(Json::parse(info.note), info.tokens);
-  } catch (const nlohmann::json::exception& error) {
-    refuse(error.what());
+  } catch (const nlohmann::json::parse_error&) {
+    refuse("its note is no JSON");
+  } catch (const nlohmann::json::exception&) {
+    refuse("its note lacks a field, or has one of another kind");
   } catch (const Error& error) {
     refuse(error.what());
   }

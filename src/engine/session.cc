@@ -104,7 +104,8 @@ void CheckSameModel(const SessionHeader& saved, const SessionHeader& own,
   CheckSameApproximations(saved, own, path);
   if (saved.fingerprint != own.fingerprint) {
     Fail(ErrorKind::kCheckpoint,
-         "{}: this session belongs to another model ({}, fingerprint {}; this one is {}, {})",
+         "{}: this session belongs to another model ({}, fingerprint {}; this one is {}, {}): give "
+         "that one with -m, or begin another session",
          path.string(), saved.model, saved.fingerprint, own.model, own.fingerprint);
   }
 }
@@ -115,8 +116,11 @@ void Restore(const Engine& engine, EngineAccess::SequenceParts& to, SessionReade
   to.tokens = ReadGrowing<std::vector<TokenId>>(reader, positions);
   for (const TokenId token : to.tokens) {
     if (token >= 0 && static_cast<size_t>(token) < engine.vocabulary()) continue;
-    Fail(ErrorKind::kIo, "{}: this session is damaged: token {} is none of the model's",
-         path.string(), token);
+    Fail(
+        ErrorKind::kIo,
+        "{}: this session is damaged: token {} is none of the model's; bring back a copy of it, or "
+        "begin another one",
+        path.string(), token);
   }
   for (const std::span<std::byte> stretch : to.state.Stretches(positions)) reader.Read(stretch);
   reader.ExpectEnd();
@@ -149,19 +153,25 @@ SessionInfo ReadSessionInfo(const std::filesystem::path& path) {
   SessionReader reader(path);
   const SessionHeader& header = reader.header();
   if (header.tokens > kMostTokens) {
-    Fail(ErrorKind::kIo, "{}: this session is damaged: it has {} tokens", path.string(),
-         header.tokens);
+    Fail(ErrorKind::kIo,
+         "{}: this session is damaged: it is said to have {} tokens, and at most {} can be; bring "
+         "back "
+         "a copy of it, or begin another one",
+         path.string(), header.tokens, kMostTokens);
   }
   const std::optional<KvCacheType> kv_cache = KvCacheNamed(header.kv_cache);
   if (!kv_cache) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: this session has a latent cache of type {}, which this version does not know",
-         path.string(), header.kv_cache);
+    Fail(
+        ErrorKind::kCheckpoint,
+        "{}: this session has a latent cache of type {}, which this version does not know: use the "
+        "version that wrote it",
+        path.string(), header.kv_cache);
   }
   const std::optional<StateType> state_type = StateTypeNamed(header.state_type);
   if (!state_type) {
     Fail(ErrorKind::kCheckpoint,
-         "{}: this session has a recurrent state of type {}, which this version does not know",
+         "{}: this session has a recurrent state of type {}, which this version does not know: use "
+         "the version that wrote it",
          path.string(), header.state_type);
   }
   SessionInfo info = {.model = header.model,

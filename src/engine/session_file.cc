@@ -70,26 +70,50 @@ std::string HeaderText(const SessionHeader& header) {
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Files written before this was said have none but that of their cache.
-std::string ApproximationsIn(const nlohmann::json& json) {
-  const std::string cache = json.at("kv_cache");
-  return json.value("approximations",
-                    cache == "f32" ? "" : fmt::format("--kv-cache-quant {}", cache));
+std::string HeaderString(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_string()) {
+    Fail(ErrorKind::kIo, "\"{}\" of the header is missing or no text", key);
+  }
+  return *found;
 }
 
 // Not what nlohmann-json would make of a negative number or a fraction.
-uint64_t Count(const nlohmann::json& json, const char* key) {
-  const nlohmann::json& number = json.at(key);
-  if (!number.is_number_unsigned()) {
-    Fail(ErrorKind::kIo, "\"{}\" of the header is no count", key);
+uint64_t HeaderCount(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number_unsigned()) {
+    Fail(ErrorKind::kIo, "\"{}\" of the header is missing or no count", key);
   }
-  return number;
+  return *found;
+}
+
+// Files written before this was said have none but that of their cache.
+std::string ApproximationsIn(const nlohmann::json& json) {
+  if (json.contains("approximations")) return HeaderString(json, "approximations");
+  const std::string cache = HeaderString(json, "kv_cache");
+  return cache == "f32" ? "" : fmt::format("--kv-cache-quant {}", cache);
+}
+
+// Throws Error with what is wrong, without the file's name.
+SessionHeader HeaderIn(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) Fail(ErrorKind::kIo, "the header is no JSON object");
+  return {.model = HeaderString(json, "model"),
+          .part = HeaderString(json, "part"),
+          .kv_cache = HeaderString(json, "kv_cache"),
+          .state_type = json.contains("state_type") ? HeaderString(json, "state_type") : "f32",
+          .approximations = ApproximationsIn(json),
+          .fingerprint = HeaderString(json, "fingerprint"),
+          .context = HeaderCount(json, "context"),
+          .tokens = HeaderCount(json, "tokens"),
+          .note_bytes = HeaderCount(json, "note_bytes")};
 }
 
 }  // namespace
 
 SessionWriter::SessionWriter(const std::filesystem::path& path, const SessionHeader& header)
-    : file_(path),
+    : path_(path),
+      file_(path),
       context_(ZSTD_createCCtx()),
       planes_(kSectionBlockBytes),
       packed_(ZSTD_compressBound(kSectionBlockBytes)) {
@@ -100,7 +124,10 @@ SessionWriter::SessionWriter(const std::filesystem::path& path, const SessionHea
   file_.Append(LittleEndian<2>({kSessionVersion, 0}));
   bytes_ = kMagic.size() + 8;
   const std::string text = HeaderText(header);
-  if (text.size() > kLongestHeaderBytes) Fail(ErrorKind::kRun, "the session's header is too long");
+  if (text.size() > kLongestHeaderBytes) {
+    Fail(ErrorKind::kRun, "{}: cannot be written: the session's header is too long",
+         path_.string());
+  }
   AppendBlock(std::as_bytes(std::span(text)));
 }
 
@@ -119,7 +146,8 @@ void SessionWriter::AppendBlock(std::span<const std::byte> block) {
   const size_t packed =
       ZSTD_compress2(context_, packed_.data(), packed_.size(), planes_.data(), block.size());
   if (ZSTD_isError(packed) != 0) {
-    Fail(ErrorKind::kRun, "cannot compress the session: {}", ZSTD_getErrorName(packed));
+    Fail(ErrorKind::kRun, "{}: the session cannot be compressed: {}", path_.string(),
+         ZSTD_getErrorName(packed));
   }
   file_.Append(
       LittleEndian<2>({static_cast<uint32_t>(block.size()), static_cast<uint32_t>(packed)}));
@@ -149,7 +177,10 @@ SessionReader::SessionReader(const std::filesystem::path& path)
 SessionReader::~SessionReader() { ZSTD_freeDCtx(context_); }
 
 void SessionReader::FailDamaged(const std::string& what) const {
-  Fail(ErrorKind::kIo, "{}: this session is damaged at offset {} ({}); it cannot be used",
+  Fail(ErrorKind::kIo,
+       "{}: this session is damaged at offset {} ({}) and cannot be used: bring back a copy of it, "
+       "or "
+       "begin another one",
        path_.string(), at_, what);
 }
 
@@ -159,13 +190,15 @@ void SessionReader::ReadMagic() {
   ReadExactly(fd_, path_, 0, std::span(front).first(present));
   const size_t compared = std::min(present, kMagic.size());
   if (present == 0 || std::memcmp(front.data(), kMagic.data(), compared) != 0) {
-    Fail(ErrorKind::kCheckpoint, "{}: is no session file of kimi_k3", path_.string());
+    Fail(ErrorKind::kCheckpoint, "{}: is no session file of kimi_k3; name another file",
+         path_.string());
   }
   if (present < front.size()) FailDamaged("the file ends here");
   const uint32_t version = FromLittleEndian(front.data() + kMagic.size());
   if (version != kSessionVersion) {
     Fail(ErrorKind::kCheckpoint,
-         "{}: is a session of format {}, but this version of kimi_k3 knows only format {}",
+         "{}: is a session of format {}, but this version of kimi_k3 knows only format {}: use the "
+         "version that wrote it",
          path_.string(), version, kSessionVersion);
   }
   if (FromLittleEndian(front.data() + kMagic.size() + 4) != 0) FailDamaged("unknown flags");
@@ -178,18 +211,7 @@ void SessionReader::ReadHeader() {
   std::string text(sizes.raw, '\0');
   ReadBlock(sizes, std::as_writable_bytes(std::span(text)));
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    header_ = {.model = json.at("model"),
-               .part = json.at("part"),
-               .kv_cache = json.at("kv_cache"),
-               .state_type = json.value("state_type", "f32"),
-               .approximations = ApproximationsIn(json),
-               .fingerprint = json.at("fingerprint"),
-               .context = Count(json, "context"),
-               .tokens = Count(json, "tokens"),
-               .note_bytes = Count(json, "note_bytes")};
-  } catch (const nlohmann::json::exception& error) {
-    FailDamaged(error.what());
+    header_ = HeaderIn(text);
   } catch (const Error& error) {
     FailDamaged(error.what());
   }
@@ -216,7 +238,7 @@ void SessionReader::ReadBlock(BlockSizes sizes, std::span<std::byte> block) {
   // The checksum that every frame ends with is compared here.
   const size_t raw =
       ZSTD_decompressDCtx(context_, planes_.data(), block.size(), packed.data(), packed.size());
-  if (ZSTD_isError(raw) != 0) FailDamaged(ZSTD_getErrorName(raw));
+  if (ZSTD_isError(raw) != 0) FailDamaged("a block is not what was written");
   if (raw != block.size()) FailDamaged("a block's contents are too short");
   Join(planes_.data(), block);
   at_ += sizes.stored;

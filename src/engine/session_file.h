@@ -48,6 +48,7 @@ class SessionWriter {
  private:
   void AppendBlock(std::span<const std::byte> block);
 
+  std::filesystem::path path_;
   AtomicFile file_;
   uint64_t bytes_ = 0;
   ZSTD_CCtx_s* context_;

@@ -13,6 +13,8 @@
 #include <random>
 
 #include "cli/program.h"
+#include "cli/session_note.h"
+#include "engine/session_file.h"
 
 namespace kimi_k3 {
 namespace {
@@ -264,6 +266,29 @@ TEST_F(SessionRefusal, DamagedAndForeignFiles) {
   std::ofstream(file_, std::ios::binary) << "my diary\n";
   ExpectRefused(resume, 3, "no session file");
   ExpectRefused(With(SmallIds(), {"--session", file_}), 3, "no session file");
+}
+
+TEST_F(SessionRefusal, AContextThatTheModelDoesNotHaveIsToldOfWithTheFile) {
+  SessionNote note;
+  note.text = {1};
+  note.prompt = "1";
+  note.stop_reason = "interrupted";
+  const std::string text = WriteSessionNote(note, 1);
+  const TokenId token = 1;
+  SessionWriter writer(file_, {.model = "",
+                               .part = "",
+                               .kv_cache = "f32",
+                               .state_type = "f32",
+                               .approximations = "",
+                               .fingerprint = "",
+                               .context = uint64_t{1} << 62,
+                               .tokens = 1,
+                               .note_bytes = text.size()});
+  writer.Append(std::as_bytes(std::span(text)));
+  writer.Append(std::as_bytes(std::span(&token, 1)));
+  writer.Commit();
+  ExpectRefused({"-m", TinyModel(), "--session", file_, "--resume"}, 2,
+                file_ + ": this session was begun with a context of");
 }
 
 TEST(SessionUse, NeedsAFileAndAPrompt) {

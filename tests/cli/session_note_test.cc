@@ -102,6 +102,8 @@ TEST(SessionNote, OfAnotherKindIsRefusedInWords) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kIo);
       EXPECT_THAT(error.what(), testing::StartsWith("file: "));
+      EXPECT_THAT(error.what(), testing::HasSubstr("begin another one"));
+      EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("exception")));
     }
   }
 }

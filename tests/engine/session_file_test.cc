@@ -183,6 +183,52 @@ TEST_F(DamagedSession, OtherFilesAndVersionsAreToldApart) {
   EXPECT_EQ(error_of(good_), "none");
 }
 
+// A file with this text for a header.
+void WriteWithHeader(const std::filesystem::path& path, const std::string& header) {
+  SessionWriter(path, {}).Commit();
+  const std::string good = ReadWholeFile(path, uint64_t{1} << 20);
+  constexpr size_t kFrontBytes = 16;
+  {
+    // The writer's own block of these bytes, for its sizes and checksum.
+    SessionWriter writer(path, {});
+    writer.Append(std::as_bytes(std::span(header)));
+    writer.Commit();
+  }
+  const std::string both = ReadWholeFile(path, uint64_t{1} << 20);
+  Overwrite(path, both.substr(0, kFrontBytes) + both.substr(good.size()));
+}
+
+TEST(SessionFile, ADamagedHeaderIsToldOfInWordsOfOurOwn) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "s";
+  const std::string good =
+      R"({"model":"m","part":"","kv_cache":"f32","fingerprint":"f","context":1,"tokens":1,)"
+      R"("note_bytes":1})";
+  WriteWithHeader(path, good);
+  EXPECT_EQ(SessionReader(path).header().state_type, "f32");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = good;
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  for (const std::string& bad :
+       {std::string("{"), std::string("[]"), std::string("\xff"), with("\"m\"", "5"),
+        with("\"part\"", "\"x\""), with("\"f32\"", "null"), with(":1,", ":-1,"),
+        with(":1,", ":1.5,"), with("{", R"({"state_type":1,)"),
+        with("{", R"({"approximations":[],)")}) {
+    WriteWithHeader(path, bad);
+    try {
+      const SessionReader reader(path);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kIo);
+      EXPECT_THAT(error.what(), testing::StartsWith(path.string() + ": "));
+      EXPECT_THAT(error.what(), HasSubstr("header"));
+      EXPECT_THAT(error.what(), HasSubstr("begin another one"));
+      EXPECT_THAT(error.what(), testing::Not(HasSubstr("exception")));
+    }
+  }
+}
+
 TEST(SessionFile, AFolderAMissingFileAndAPipeAreRefused) {
   const TemporaryFolder folder;
   EXPECT_THROW(SessionReader(folder.path()), Error);

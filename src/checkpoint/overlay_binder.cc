@@ -1,6 +1,7 @@
 // Puts an overlay's matrices in the place of a checkpoint's own.
 #include "checkpoint/overlay_binder.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +21,7 @@ void OverlayBinder::Run() {
   ListPromised();
   ReadFiles();
   CheckNothingIsMissing();
+  CheckNothingIsUnnamed();
   problems_.ThrowIfAny();
   for (Shard& shard : shards_) checkpoint_.shards_.push_back(std::move(shard));
   checkpoint_.replaced_ = std::move(replaced_);
@@ -154,6 +156,19 @@ void OverlayBinder::CheckNothingIsMissing() {
       problems_.Add("{}: {} is missing, though {} says that it is here", PathOf(file),
                     Printable(matrix.name), kOverlayRecordName);
     }
+  }
+}
+
+void OverlayBinder::CheckNothingIsUnnamed() {
+  std::error_code error;
+  for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.ends_with(".safetensors") || name.starts_with('.')) continue;
+    if (std::ranges::find(record_.files, name, &OverlayFile::name) != record_.files.end()) continue;
+    problems_.Add(
+        "{}: lies in this overlay, but {} does not have it: give the kimi_k3 quantize command that "
+        "made the overlay again, it makes what is missing",
+        (folder_ / Printable(name)).string(), kOverlayRecordName);
   }
 }
 

@@ -40,6 +40,8 @@ class OverlayBinder {
   // Whether the checkpoint holds the matrix that this one was made from; adds a problem otherwise.
   bool IsMadeFrom(const TensorLocation& base, const Promised& promised, const std::string& where);
   void CheckNothingIsMissing();
+  // A file that the record does not have: an entry has been taken out of it.
+  void CheckNothingIsUnnamed();
   std::string PathOf(const OverlayFile& file) const;
 
   Checkpoint& checkpoint_;

@@ -168,7 +168,8 @@ void AddOptions(CLI::App& command, InspectOptions& options) {
   FlagGroup group(command, "Inspect");
   AddFolders(group, options.folders);
   group.Text("--overlay", "DIR", options.overlay,
-             "Say too what this overlay would put in place of the checkpoint's matrices");
+             "What this overlay puts in place of the checkpoint's matrices, and what a token reads "
+             "with it");
   group.Texts("--tensors", "PATTERN", options.patterns,
               "List the tensors whose names match, such as '*.layers.3.*norm*' (may be repeated)");
   group.Switch("--values", options.values,
@@ -179,9 +180,9 @@ void AddOptions(CLI::App& command, InspectOptions& options) {
 }
 
 void CheckOptions(const InspectOptions& options) {
-  if (options.overlay && (options.json || !options.patterns.empty())) {
+  if (options.overlay && !options.patterns.empty()) {
     Fail(ErrorKind::kUsage,
-         "--overlay adds a line to the report: give neither --json nor --tensors");
+         "--overlay is of the report, --tensors lists the checkpoint's own tensors: give one");
   }
   if (options.values && options.patterns.empty()) {
     Fail(ErrorKind::kUsage,
@@ -194,16 +195,11 @@ void CheckOptions(const InspectOptions& options) {
   CheckResultFile("--svg", *options.svg_file, 0);
 }
 
-// What an overlay replaces, in a line.
-std::string OverlayLine(const InspectOptions& options) {
+std::optional<Checkpoint> WithOverlay(const InspectOptions& options) {
+  if (!options.overlay) return std::nullopt;
   Checkpoint checkpoint = Checkpoint::Open(options.folders);
   checkpoint.UseOverlay(*options.overlay);
-  const OverlayInUse& overlay = *checkpoint.overlay();
-  return fmt::format(
-      "with {} ({}:{}): {} matrices take {} in place of {}; {}\n", *options.overlay, overlay.trunk,
-      overlay.fingerprint, overlay.matrices, FormatByteSize(overlay.bytes),
-      FormatByteSize(overlay.replaced_bytes),
-      overlay.exact ? "the answers stay the model's" : "the answers are not the model's");
+  return checkpoint;
 }
 
 }  // namespace
@@ -216,13 +212,13 @@ void RunInspect(const InspectOptions& options) {
   for (const std::string& warning : listing.checkpoint().warnings()) output.Warning(warning);
   if (!options.patterns.empty()) Lister(options, listing, output).Run();
   if (!options.patterns.empty() && !options.svg_file) return;
-  const InspectReport report = MakeInspectReport(listing);
+  const std::optional<Checkpoint> with_overlay = WithOverlay(options);
+  const InspectReport report = MakeInspectReport(listing, with_overlay ? &*with_overlay : nullptr);
   if (options.patterns.empty()) {
     output.Text(options.json ? ReportToJson(report).dump(2, ' ', false,
                                                          nlohmann::json::error_handler_t::replace) +
                                    "\n"
                              : FormatReport(report));
-    if (options.overlay && !options.json) output.Text(OverlayLine(options));
   }
   if (!options.svg_file) return;
   AtomicFile file(*options.svg_file);

@@ -12,7 +12,7 @@ namespace kimi_k3 {
 
 struct InspectOptions {
   std::vector<std::filesystem::path> folders;
-  std::optional<std::string> overlay;  // told of beside the report
+  std::optional<std::string> overlay;  // that the report is with
   std::vector<std::string> patterns;   // of tensor names; none: the report
   bool values = false;
   bool json = false;

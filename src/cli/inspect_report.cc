@@ -117,12 +117,38 @@ MemoryPlan FloorOf(const Checkpoint& checkpoint, size_t& context) {
   return MakeMemoryPlan(checkpoint, MakePlanRequest(checkpoint, options, resident));
 }
 
-std::string Plural(uint64_t count, const char* one) {
-  return fmt::format("{} {}{}", Grouped(count), one, count == 1 ? "" : "s");
+std::string Plural(uint64_t count, const std::string& one, const std::string& more) {
+  return fmt::format("{} {}", Grouped(count), count == 1 ? one : more);
+}
+
+uint64_t BytesWithOverlay(const InspectReport& report) {
+  return report.bytes - report.overlay->replaced_bytes + report.overlay->bytes;
+}
+
+std::string FormatOverlay(const InspectReport& report) {
+  const OverlayInUse& overlay = *report.overlay;
+  return fmt::format(
+      "\nwith {} ({}:{}): {} take {} in place of {}, {} in all; {}\n", overlay.folder.string(),
+      overlay.trunk, overlay.fingerprint, Plural(overlay.matrices, "matrix", "matrices"),
+      FormatByteSize(overlay.bytes), FormatByteSize(overlay.replaced_bytes),
+      FormatByteSize(BytesWithOverlay(report)),
+      overlay.exact ? "the answers stay the model's" : "the answers are not the model's");
 }
 
 double Share(uint64_t part, uint64_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+nlohmann::ordered_json OverlayJson(const InspectReport& report) {
+  const OverlayInUse& overlay = *report.overlay;
+  return {{"folder", overlay.folder.string()},
+          {"trunk", overlay.trunk},
+          {"fingerprint", overlay.fingerprint},
+          {"exact", overlay.exact},
+          {"matrices", overlay.matrices},
+          {"bytes", overlay.bytes},
+          {"replaced_bytes", overlay.replaced_bytes},
+          {"bytes_in_all", BytesWithOverlay(report)}};
 }
 
 std::string FormatGeometry(const ModelConfig& c) {
@@ -166,7 +192,7 @@ std::string_view GroupName(ByteGroup group) {
   return kNames[static_cast<size_t>(group)];
 }
 
-InspectReport MakeInspectReport(const TensorListing& listing) {
+InspectReport MakeInspectReport(const TensorListing& listing, const Checkpoint* with_overlay) {
   InspectReport report;
   const Checkpoint& checkpoint = listing.checkpoint();
   const ModelConfig& config = checkpoint.config();
@@ -182,7 +208,8 @@ InspectReport MakeInspectReport(const TensorListing& listing) {
   Adder adder(listing, report);
   listing.Visit([&](const ListedTensor& tensor) { adder.Add(tensor); });
   adder.Finish();
-  report.floor = FloorOf(checkpoint, report.context);
+  report.floor = FloorOf(with_overlay != nullptr ? *with_overlay : checkpoint, report.context);
+  if (with_overlay != nullptr) report.overlay = with_overlay->overlay();
   return report;
 }
 
@@ -191,11 +218,12 @@ std::string FormatReport(const InspectReport& report) {
   for (const auto& folder : report.folders) folders.push_back(folder.string());
   const std::string kind =
       report.config->model_type.empty() ? "model" : Printable(report.config->model_type);
-  std::string text = fmt::format(
-      "{}: {}, {} parameters, {} of them per token\n{} ({} bytes) in {}, {}\n",
-      fmt::join(folders, ", "), kind, FormatParameters(report.parameters),
-      FormatParameters(report.parameters_per_token), FormatByteSize(report.bytes),
-      Grouped(report.bytes), Plural(report.tensors, "tensor"), Plural(report.files, "file"));
+  std::string text =
+      fmt::format("{}: {}, {} parameters, {} of them per token\n{} ({} bytes) in {}, {}\n",
+                  fmt::join(folders, ", "), kind, FormatParameters(report.parameters),
+                  FormatParameters(report.parameters_per_token), FormatByteSize(report.bytes),
+                  Grouped(report.bytes), Plural(report.tensors, "tensor", "tensors"),
+                  Plural(report.files, "file", "files"));
   if (!report.missing.empty()) {
     text += fmt::format(
         "{} not there ({}{}): their tensors are told as the published format has them\n",
@@ -227,9 +255,10 @@ std::string FormatReport(const InspectReport& report) {
       if (static_cast<size_t>(role.group) == group) line("  " + role.name, role);
     }
   }
+  text += report.overlay ? FormatOverlay(report) : "\n";
   const MemoryPlan& floor = report.floor;
   text += fmt::format(
-      "\nread per token: {} (trunk {}, experts {}, head {}, embedding {})\n"
+      "read per token: {} (trunk {}, experts {}, head {}, embedding {})\n"
       "memory: at least {} for one text of {} positions (kimi_k3 plan says what more would buy)\n",
       FormatByteSize(floor.bytes_per_token()), FormatByteSize(floor.trunk_bytes_per_token),
       FormatByteSize(floor.expert_bytes_per_token), FormatByteSize(floor.head_bytes_per_token),
@@ -252,7 +281,7 @@ nlohmann::ordered_json ReportToJson(const InspectReport& report) {
   nlohmann::ordered_json folders = nlohmann::ordered_json::array();
   for (const auto& folder : report.folders) folders.push_back(folder.string());
   const nlohmann::ordered_json plan = PlanToJson(report.floor);
-  return {
+  nlohmann::ordered_json json = {
       {"folders", folders},
       {"model_type", c.model_type},
       {"files", report.files},
@@ -296,6 +325,8 @@ nlohmann::ordered_json ReportToJson(const InspectReport& report) {
        {{"bytes", report.floor.smallest_bytes},
         {"context", report.context},
         {"items", plan["items"]}}}};
+  if (report.overlay) json["overlay"] = OverlayJson(report);
+  return json;
 }
 
 std::string Grouped(uint64_t number) {

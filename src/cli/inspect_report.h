@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,11 +59,15 @@ struct InspectReport {
   std::vector<RoleTotal> roles;
   std::vector<LayerBytes> layers;
   size_t context = 0;
-  MemoryPlan floor;  // the plan of the smallest budget that can do
+  MemoryPlan floor;  // the plan of the smallest budget that can do, with the overlay
+  // In place of some of the bytes above, which are the checkpoint's own.
+  std::optional<OverlayInUse> overlay;
 };
 
-// Adds up. `listing` must outlive the report. Throws as TensorListing::Visit does.
-InspectReport MakeInspectReport(const TensorListing& listing);
+// Adds up. with_overlay: the same checkpoint with an overlay in use; null: there is none. `listing`
+// must outlive the report. Throws as TensorListing::Visit does.
+InspectReport MakeInspectReport(const TensorListing& listing,
+                                const Checkpoint* with_overlay = nullptr);
 
 std::string FormatReport(const InspectReport& report);
 nlohmann::ordered_json ReportToJson(const InspectReport& report);

@@ -6,7 +6,7 @@
 
 namespace kimi_k3 {
 
-Flag AddModelFlags(FlagGroup& group, EngineOptions& engine) {
+Flag AddModelFlags(FlagGroup& group, EngineOptions& engine, const std::string& shard_help) {
   Flag model = group.Values(
       "-m,--model", "DIR",
       "The checkpoint's folder, as downloaded; repeated where its files lie in several",
@@ -17,13 +17,10 @@ Flag AddModelFlags(FlagGroup& group, EngineOptions& engine) {
         engine.model_dir = folders.front();
         engine.more_model_dirs.assign(folders.begin() + 1, folders.end());
       });
-  group.Value("--shard", "PART",
-              "Run only a part of the model, from the shards that hold it, such as "
-              "layers=0-11,experts=0-63; the answers are not the model's",
-              [&engine](const std::string& text) {
-                ParseModelPart(text);
-                engine.shard = text;
-              });
+  group.Value("--shard", "PART", shard_help, [&engine](const std::string& text) {
+    ParseModelPart(text);
+    engine.shard = text;
+  });
   return model;
 }
 

@@ -7,7 +7,10 @@
 namespace kimi_k3 {
 
 // Adds -m (which may be repeated) and --shard; `engine` must outlive the parse. Returns -m.
-Flag AddModelFlags(FlagGroup& group, EngineOptions& engine);
+Flag AddModelFlags(FlagGroup& group, EngineOptions& engine,
+                   const std::string& shard_help =
+                       "Run only a part of the model, from the shards that hold it, such as "
+                       "layers=0-11,experts=0-63; the answers are not the model's");
 
 // Adds --overlay; `engine` must outlive the parse.
 Flag AddOverlayFlag(FlagGroup& group, EngineOptions& engine);

@@ -25,7 +25,11 @@ constexpr uint64_t kMostQuantizeThreads = 1024;
 
 void AddOptions(CLI::App& command, QuantizeOptions& options) {
   FlagGroup group(command, "Quantize");
-  AddModelFlags(group, options.engine).Required();
+  AddModelFlags(
+      group, options.engine,
+      "Take only the matrices of a part of the model, such as layers=0-11, where only its "
+      "shards are there; the same command without it adds the rest later")
+      .Required();
   group
       .Value("--trunk", "q8|q4|lossless",
              "How matrices are stored: 8 or 4 bits a weight, or the same numbers in fewer bytes",
@@ -132,8 +136,11 @@ void RunQuantize(const QuantizeOptions& options) {
   }
   output.ClearStatus();
   if (report.files_before > 0) {
-    output.Note(
-        fmt::format("{} of {} files were there already", report.files_before, report.files));
+    output.Note(fmt::format(
+        "{} of {} files were there already (sizes compared; kimi_k3 verify -m {} --overlay {} "
+        "reads "
+        "them whole)",
+        report.files_before, report.files, options.engine.model_dir.string(), *options.output));
   }
   output.Text(options.json ? ToJson(report, options) : ToTable(report));
   output.Note(fmt::format("use it with --overlay {}", *options.output));

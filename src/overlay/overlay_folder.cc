@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kLockFolder = ".kimi_k3";
+constexpr std::string_view kLockName = "lock";
 
 bool ByFileName(const OverlayFile& file, std::string_view name) { return file.name < name; }
 
@@ -36,11 +37,7 @@ OverlayFolder::OverlayFolder(fs::path folder, OverlayRecord wanted) : folder_(st
   }
   auto found = OverlayRecord::Load(folder_);
   if (!found) CheckNothingElseIsThere();
-  fs::create_directories(folder_, error);
-  if (error) {
-    Fail(ErrorKind::kIo, "{}: cannot make the folder: {}", folder_.string(), error.message());
-  }
-  lock_.emplace(folder_);
+  Take();
   if (found && (found->trunk != wanted.trunk || found->only != wanted.only ||
                 found->except != wanted.except)) {
     Fail(ErrorKind::kUsage,
@@ -50,6 +47,27 @@ OverlayFolder::OverlayFolder(fs::path folder, OverlayRecord wanted) : folder_(st
   }
   record_ = found ? *std::move(found) : std::move(wanted);
   RemoveHalfWritten();
+}
+
+OverlayFolder::Traces::~Traces() {
+  if (wanted || !made_lock) return;
+  std::error_code ignored;
+  fs::remove(folder / kLockFolder / kLockName, ignored);
+  fs::remove(folder / kLockFolder, ignored);
+  if (made_folder) fs::remove(folder, ignored);  // where it is empty
+}
+
+void OverlayFolder::Take() {
+  std::error_code error;
+  const bool had_lock = fs::exists(folder_ / kLockFolder, error);
+  const bool made = fs::create_directories(folder_, error);
+  if (error) {
+    Fail(ErrorKind::kIo, "{}: cannot make the folder: {}", folder_.string(), error.message());
+  }
+  lock_.emplace(folder_);
+  traces_.folder = folder_;
+  traces_.made_folder = made;
+  traces_.made_lock = !had_lock;
 }
 
 void OverlayFolder::CheckNothingElseIsThere() const {
@@ -112,6 +130,7 @@ void OverlayFolder::CheckSpace(uint64_t needed_bytes) const {
 }
 
 void OverlayFolder::Begin() {
+  traces_.wanted = true;
   record_.complete = false;
   record_.Save(folder_);
 }

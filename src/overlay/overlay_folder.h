@@ -37,12 +37,24 @@ class OverlayFolder {
   void Complete();
 
  private:
+  // Takes away what was made only to look at the folder, unless something came of it.
+  class Traces {
+   public:
+    ~Traces();
+    std::filesystem::path folder;
+    bool made_folder = false;
+    bool made_lock = false;
+    bool wanted = false;
+  };
+
+  void Take();
   const OverlayFile* Entry(const OverlayUnit& unit) const;
   void CheckNothingElseIsThere() const;
   void RemoveHalfWritten() const;
 
   std::filesystem::path folder_;
   std::optional<FolderLock> lock_;
+  Traces traces_;  // while the lock is held
   OverlayRecord record_;
 };
 

@@ -59,6 +59,8 @@ TEST(QuantizeCommand, SaysWhatBecameOfTheMatrices) {
   const ProgramResult again = RunProgram(json);
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(again.err, "");
+  EXPECT_THAT(RunProgram(Quantize(TinyModel(), "q8", folder / "a")).err,
+              HasSubstr("10 of 10 files were there already (sizes compared; kimi_k3 verify"));
   const nlohmann::json report = nlohmann::json::parse(again.out);
   EXPECT_EQ(report["matrices"], 110);
   EXPECT_LT(report["roles"][0]["relative_error"].get<double>(), 0.01);
@@ -81,12 +83,38 @@ TEST(QuantizeCommand, RefusesWhatItCannotDoInWords) {
               HasSubstr("it is no overlay"));
   EXPECT_THAT(refusal({"-m", TinyModel(), "-p", "x", "--overlay", folder / "none"}, 3),
               HasSubstr("this overlay is not there"));
-  EXPECT_THAT(refusal({"compare", "-m", TinyModel(), "-f", kBook, "--with",
-                       "--experts-per-token 2", "--with", "--overlay " + (folder / "none"), "-q"},
+  EXPECT_THAT(refusal({"compare", "-m", TinyModel(), "-f", kBook, "--with", "--experts-per-token 2",
+                       "--with", "--overlay " + (folder / "none"), "-q"},
                       3),
               HasSubstr("this overlay is not there"));
   EXPECT_THAT(refusal({"-m", SmallModel(), "--token-ids", "1", "--overlay", Made(folder, "q4")}, 3),
               HasSubstr("made from another checkpoint"));
+}
+
+TEST(QuantizeCommand, LeavesNothingOfItsOwnInAFolderThatItRefuses) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "copy");
+  fs::copy(Made(folder, "q4"), folder / "copy");  // the files alone
+  ASSERT_FALSE(fs::exists(folder / "copy/.kimi_k3"));
+  EXPECT_EQ(RunProgram(Quantize(TinyModel(), "q8", folder / "copy")).exit_code, 2);
+  EXPECT_FALSE(fs::exists(folder / "copy/.kimi_k3"));
+  EXPECT_EQ(RunProgram(Quantize(TinyModel(), "q4", folder / "copy")).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder / "copy/.kimi_k3")) << "there was nothing to do";
+}
+
+TEST(QuantizeCommand, CompletesAnOverlayWhoseRecordLostAFile) {
+  const TemporaryFolder folder;
+  const std::string q4 = Made(folder, "q4");
+  const std::string whole = ReadFile(q4 + "/overlay.json");
+  auto record = nlohmann::ordered_json::parse(whole);
+  record["files"].erase(3);
+  WriteText(q4 + "/overlay.json", record.dump(1) + "\n");
+  const ProgramResult refused = RunProgram(Telling(q4));
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("lies in this overlay, but overlay.json does not have it"));
+  Made(folder, "q4");
+  EXPECT_EQ(ReadFile(q4 + "/overlay.json"), whole);
+  EXPECT_EQ(RunProgram(Telling(q4)).exit_code, 0);
 }
 
 TEST(QuantizeCommand, EndsWithTheSameBytesHoweverOftenItIsKilled) {
@@ -155,7 +183,20 @@ TEST(Overlay, IsNamedWhereItChangesAnswers) {
   EXPECT_THAT(plan.out, HasSubstr("not the exact answers: --overlay q4:"));
   EXPECT_THAT(plan.out, HasSubstr("1.40 MB in place of 4.97 MB"));
   const ProgramResult inspect = RunProgram({"inspect", TinyModel(), "--overlay", folder / "q4"});
-  EXPECT_THAT(inspect.out, HasSubstr("110 matrices"));
+  EXPECT_THAT(inspect.out, HasSubstr("110 matrices take 1.40 MB in place of 4.97 MB, "));
+  const auto report = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"inspect", TinyModel(), "--json"});
+    return nlohmann::json::parse(RunProgram(more).out);
+  };
+  const auto own = report({});
+  const auto with = report({"--overlay", folder / "q4"});
+  EXPECT_FALSE(own.contains("overlay"));
+  EXPECT_EQ(with["overlay"]["matrices"], 110);
+  EXPECT_EQ(with["overlay"]["bytes_in_all"].get<uint64_t>(),
+            own["bytes"].get<uint64_t>() - with["overlay"]["replaced_bytes"].get<uint64_t>() +
+                with["overlay"]["bytes"].get<uint64_t>());
+  EXPECT_LT(with["read_per_token"]["bytes"].get<uint64_t>() + 3'000'000,
+            own["read_per_token"]["bytes"].get<uint64_t>());
 }
 
 TEST(Overlay, BelongsToASessionUnlessItIsLossless) {

@@ -185,6 +185,8 @@ Json Measure(const BenchOptions& options, std::ostream& notes) {
     notes << TextFor(STDERR_FILENO, warning) << std::endl;
   }
   const std::vector<EngineOptions> engines = EnginesToTry(options, *checkpoint);
+  const std::string approximations =
+      DescribeApproximations(ResolveOptions(options.engine, checkpoint->config()), *checkpoint);
   const Json parts = MeasureParts(options, *checkpoint, notes);
   checkpoint.reset();  // each engine opens it anew, as a run would
   Json runs = Json::array();
@@ -197,6 +199,7 @@ Json Measure(const BenchOptions& options, std::ostream& notes) {
     runs.push_back(BudgetBench(options, engine, notes).Run());
   }
   Json report = {{"model", model}};
+  if (!approximations.empty()) report["approximations"] = approximations;
   report.update(parts);
   report["runs"] = std::move(runs);
   return report;
@@ -218,7 +221,7 @@ void WriteWhole(const std::filesystem::path& path, const std::string& text) {
 void AddOptions(CLI::App& command, BenchOptions& options) {
   FlagGroup model(command, "Model");
   AddModelFlags(model, options.engine);
-  AddOverlayFlag(model, options.engine);
+  AddApproximationFlags(model, options.engine);
   model.Count("-t,--threads", "N", options.engine.threads,
               "Threads that compute; 0: one a physical core", 0, 1024);
   model.Value("--io", "WAY", "How weights are read: auto, direct, buffered or mmap",
@@ -280,6 +283,11 @@ void AddBenchCommand(CLI::App& app) {
   OnCommand(command, [options] {
     if (options->from_file.has_value() == !options->engine.model_dir.empty()) {
       Fail(ErrorKind::kUsage, "bench needs a model (-m DIR) or a report (--from FILE)");
+    }
+    if (options->from_file && HasApproximations(options->engine)) {
+      Fail(ErrorKind::kUsage,
+           "--from shows what was measured before: give no --kv-cache-quant, --state-type, "
+           "--experts-per-token or --overlay with it");
     }
     RunBench(*options, std::cout, std::cerr);
   });

@@ -22,6 +22,7 @@
 #include "cli/prompt_input.h"
 #include "engine/engine_plan.h"
 #include "kimi_k3/generation.h"
+#include "kimi_k3/utf8.h"
 
 namespace kimi_k3 {
 namespace {
@@ -51,9 +52,14 @@ double BitsPerByte(const SettingResult& result, const ComparedText& text) {
   return result.comparison.bits() / static_cast<double>(text.bytes);
 }
 
-ComparedText ReadText(const CompareOptions& options, const Engine& engine) {
+ComparedText ReadText(const CompareOptions& options, const Engine& engine, Output& output) {
   ComparedText text = {.name = *options.text_file, .ids = {}, .bytes = 0};
-  text.ids = engine.tokenizer().Encode(ReadPromptText(*options.text_file), SpecialText::kPlain);
+  const std::string read = ReadPromptText(*options.text_file);
+  if (!IsValidUtf8(read)) {
+    output.Note(
+        fmt::format("{}: is not valid UTF-8: each broken part is read as U+FFFD", text.name));
+  }
+  text.ids = engine.tokenizer().Encode(read, SpecialText::kPlain);
   if (text.ids.size() > options.tokens) text.ids.resize(options.tokens);
   if (text.ids.size() < 2) {
     Fail(ErrorKind::kUsage, "{}: a text of at least two tokens is needed", text.name);
@@ -92,7 +98,7 @@ class Comparison {
 
  private:
   void Begin(const Engine& engine) {
-    text_ = ReadText(options_, engine);
+    text_ = ReadText(options_, engine, output_);
     window_ = engine.context();
     kept_.emplace(options_.scratch, text_.positions(), engine.vocabulary());
     exact_row_.resize(engine.vocabulary());
@@ -199,10 +205,13 @@ std::string ToTable(const Comparison& comparison) {
   const std::vector<SettingResult>& results = comparison.results();
   size_t width = 7;
   for (const SettingResult& result : results) width = std::max(width, result.name.size());
+  const bool with_speed = std::ranges::any_of(
+      results, [](const SettingResult& result) { return result.seconds_per_token > 0; });
   std::string table = fmt::format(
       "{}: {} tokens in windows of {}\n{:{}}  bits a byte  to exact  KL, mean   largest  same "
-      "first  tokens/s  read a token\n",
-      text.name, text.ids.size(), comparison.window(), "setting", width);
+      "first{}\n",
+      text.name, text.ids.size(), comparison.window(), "setting", width,
+      with_speed ? "  tokens/s  read a token" : "");
   const double exact_bits = BitsPerByte(results.front(), text);
   for (const SettingResult& result : results) {
     const double bits = BitsPerByte(result, text);

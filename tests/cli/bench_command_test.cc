@@ -36,6 +36,27 @@ TEST(BenchCommand, MeasuresEveryBudgetAndPromptAndDrawsTheReport) {
   EXPECT_EQ(ReadFile(folder / "again.svg"), svg);
 }
 
+TEST(BenchCommand, TakesApproximationsAndNamesThem) {
+  const TemporaryFolder folder;
+  const auto measured = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"bench", "-m",        TinyModel(), "--memory",
+                                          "36M",   "--prompts", "1",         "-n",
+                                          "2",     "-q",        "--json",    folder / "bench.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult run = RunProgram(arguments);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return std::pair(run.out, nlohmann::json::parse(ReadFile(folder / "bench.json")));
+  };
+  const auto [exact_table, exact] = measured({});
+  EXPECT_FALSE(exact.contains("approximations"));
+  const auto [table, report] =
+      measured({"--experts-per-token", "1", "--kv-cache-quant", "q8", "--state-type", "bf16"});
+  const std::string flags = "--kv-cache-quant q8 --state-type bf16 --experts-per-token 1";
+  EXPECT_EQ(report["approximations"], flags);
+  EXPECT_THAT(table, HasSubstr("not the exact answers: " + flags));
+  EXPECT_LT(report["runs"][0]["bytes_per_token"], exact["runs"][0]["bytes_per_token"]);
+}
+
 TEST(BenchCommand, RefusesWhatMakesNoSense) {
   for (const auto& [arguments, word] :
        {std::pair{std::vector<std::string>{"bench"}, "-m DIR"},
@@ -51,6 +72,7 @@ TEST(BenchCommand, RefusesWhatMakesNoSense) {
   const TemporaryFolder folder;
   EXPECT_EQ(RunProgram({"bench", "--from", TinyModel() + "/config.json"}).exit_code, 2);
   EXPECT_EQ(RunProgram({"bench", "--from", folder / "absent.json"}).exit_code, 5);
+  EXPECT_EQ(RunProgram({"bench", "--from", "x", "--state-type", "bf16"}).exit_code, 2);
   EXPECT_EQ(RunProgram({"bench", "-m", TinyModel(), "--memory", "1M"}).exit_code, 4);
 }
 

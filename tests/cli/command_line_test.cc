@@ -57,5 +57,32 @@ TEST(ReadFlags, ReadsATextAsFlagsAndNamesTheFlagWhoseValueItIs) {
   }
 }
 
+TEST(ReadFlags, TakesWordsAsAShellDoes) {
+  std::optional<std::string> name;
+  const auto read = [&](const std::string& text) {
+    name.reset();
+    ReadFlags("--with", text, [&](CLI::App& app) {
+      FlagGroup group(app, "Flags");
+      group.Text("--name", "NAME", name, "help");
+    });
+    return name.value_or("none");
+  };
+  EXPECT_EQ(read("  --name\ta  "), "a");
+  EXPECT_EQ(read("--name 'a  b'"), "a  b");
+  EXPECT_EQ(read("--name=\"a \\\"b\\\\\""), "a \"b\\");
+  EXPECT_EQ(read("--name it\"'\"s"), "it's");
+  EXPECT_EQ(read("--name ''"), "");
+  EXPECT_EQ(read(""), "none");
+  for (const char* open : {"--name 'a", "--name a'", "--name \"a\\\"", "\""}) {
+    try {
+      read(open);
+      ADD_FAILURE() << open;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_THAT(error.what(), HasSubstr("--with \"" + std::string(open) + "\": "));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kimi_k3

@@ -110,6 +110,30 @@ TEST(CompareCommand, SaysWhatItNeeds) {
               HasSubstr("two tokens"));
 }
 
+TEST(CompareCommand, AnOpenQuotationMarkIsToldOfWithTheText) {
+  for (const std::string flags : {"--overlay \"a b", "--overlay 'a", "\"--state-type\" \"bf16"}) {
+    const ProgramResult result =
+        RunProgram({"compare", "-m", TinyModel(), "-f", kText, "--with", flags});
+    EXPECT_EQ(result.exit_code, 2) << flags;
+    EXPECT_THAT(result.err, HasSubstr("--with \"" + flags + "\": a quotation mark is opened"));
+  }
+  EXPECT_EQ(RunProgram({"compare", "-m", TinyModel(), "-f", kText, "--tokens", "9", "-n", "0", "-q",
+                        "--with", "'--state-type' \"bf16\""})
+                .exit_code,
+            0);
+}
+
+TEST(CompareCommand, ATextThatIsNoUtf8IsReadWithAWarning) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "text") << "It is a truth\xff universally acknowledged";
+  const std::vector<std::string> arguments = {
+      "compare", "-m", TinyModel(), "-f", folder / "text", "-n", "0", "--experts-per-token", "1"};
+  const ProgramResult result = RunProgram(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr((folder / "text") + ": is not valid UTF-8"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("tokens/s"))) << "no speed was measured";
+}
+
 TEST(CompareCommand, PrintsATableAndNamesTheScratchFolderThatIsNotThere) {
   const std::vector<std::string> arguments = {
       "compare", "-m", TinyModel(),           "-f", kText, "--tokens", "50", "-n",

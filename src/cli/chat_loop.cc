@@ -78,6 +78,7 @@ void ChatLoop::Restart() {
   if (options_.system) note_.messages.push_back(ChatMessage::System(*options_.system));
   note_.sampling = options_.sampling;
   if (!options_.seed_given) note_.sampling.seed = RandomSeed();
+  note_.stop = options_.stop;
   note_.max_tokens = options_.max_tokens;
 }
 
@@ -96,11 +97,15 @@ void ChatLoop::Adopt(SessionNote note, const std::filesystem::path& path) {
   LoadSession(engine_, sequence_, path);
   for (const TokenId token : note.text) {
     if (static_cast<size_t>(token) < engine_.vocabulary()) continue;
-    Fail(ErrorKind::kIo, "{}: this session is damaged: token {} is none of the model's",
-         path.string(), token);
+    Fail(
+        ErrorKind::kIo,
+        "{}: this session is damaged: token {} is none of the model's; bring back a copy of it, or "
+        "begin another one",
+        path.string(), token);
   }
   note_ = std::move(note);
   if (options_.take_given_sampling) options_.take_given_sampling(note_.sampling);
+  if (!options_.stop.empty()) note_.stop = options_.stop;
   const auto of_user = std::ranges::count(note_.messages, ChatRole::kUser, &ChatMessage::role);
   output_.Note(fmt::format("{}: {} message{} of yours, {} tokens of {} positions", path.string(),
                            of_user, of_user == 1 ? "" : "s", note_.text.size(), engine_.context()));
@@ -125,16 +130,18 @@ ExitCode ChatLoop::Run() {
   }
 }
 
+bool ChatLoop::GoesOnAfter(const Error& error) const {
+  return !output_.broken() && sequence_.intact() &&
+         (error.kind() == ErrorKind::kUsage || error.kind() == ErrorKind::kIo ||
+          error.kind() == ErrorKind::kCheckpoint);
+}
+
 bool ChatLoop::Handle(const Line& line) {
   try {
     if (!line.verbatim && line.text.starts_with('/')) return Command(Trimmed(line.text));
     if (!Trimmed(line.text).empty()) Say(line.text);
   } catch (const Error& error) {
-    if (output_.broken() || !sequence_.intact()) throw;
-    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kIo &&
-        error.kind() != ErrorKind::kCheckpoint) {
-      throw;
-    }
+    if (!GoesOnAfter(error)) throw;
     output_.Problem(error.what());
   }
   return true;
@@ -293,12 +300,16 @@ void ChatLoop::Load(std::string_view file) {
     Fail(ErrorKind::kUsage, "{} has {} tokens, but the context only {} positions (see -c)",
          path.string(), info.tokens.size(), engine_.context());
   }
+  const size_t seen = sequence_.tokens().size();
   try {
     Adopt(std::move(note), path);
-  } catch (const Error&) {
-    // The state of the conversation before is gone with the attempt, its text is not.
-    output_.Note("the conversation before goes on; its text goes through the model anew");
-    throw;
+  } catch (const Error& error) {
+    if (!GoesOnAfter(error)) throw;
+    output_.Problem(error.what());
+    // Its state may be gone with the attempt, its text is not.
+    output_.Note(sequence_.tokens().size() == seen
+                     ? "the conversation before goes on"
+                     : "the conversation before goes on; its text goes through the model anew");
   }
 }
 

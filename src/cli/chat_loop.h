@@ -15,6 +15,7 @@
 #include "cli/session_keeper.h"
 #include "cli/session_note.h"
 #include "kimi_k3/engine.h"
+#include "kimi_k3/error.h"
 #include "kimi_k3/generation.h"
 
 namespace kimi_k3 {
@@ -34,6 +35,8 @@ class ChatLoop {
   ExitCode Run();
 
  private:
+  // Whether a mistake or a file that is bad leaves the conversation as it was.
+  bool GoesOnAfter(const Error& error) const;
   // False where the chat ends.
   bool Handle(const Line& line);
   bool Command(std::string_view line);

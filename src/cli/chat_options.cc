@@ -28,6 +28,7 @@ void AddChatOptions(CLI::App& app, ChatOptions& options) {
       .Default("");
   AddSamplingFlags(generation, options.sampling, "another one each time");
   AddDraftFlag(generation, options.engine.tentative_rows);
+  AddStopFlag(generation, options.stop);
 
   FlagGroup session(app, "Session");
   AddSessionFlags(session, options.session_file, options.session_every);

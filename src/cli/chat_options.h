@@ -27,6 +27,7 @@ struct ChatOptions {
   // The vendor's defaults.
   SamplingOptions sampling = {.temperature = 1.0F, .top_p = 0.95F};
   bool seed_given = false;
+  std::vector<std::string> stop;  // texts before which each answer ends
   // Puts what flags say of sampling in the place of what a session says; unset: nothing was said.
   std::function<void(SamplingOptions&)> take_given_sampling = {};
 

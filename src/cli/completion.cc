@@ -265,13 +265,11 @@ std::string ManualPage(const OptionTable& table) {
 
 void AddCompletionCommands(CLI::App& app) {
   CLI::App* completion = app.add_subcommand("completion", "Write the completion script of a shell");
-  completion->group("");
   const auto shell = std::make_shared<std::string>();
   completion->add_option("SHELL", *shell, "bash, zsh or fish")->required();
   completion->callback(
       [&app, shell] { std::cout << CompletionScript(MakeOptionTable(app), *shell); });
   CLI::App* manual = app.add_subcommand("man", "Write the manual page");
-  manual->group("");
   manual->callback([&app] { std::cout << ManualPage(MakeOptionTable(app)); });
 }
 

@@ -76,7 +76,7 @@ void AddSamplingOptions(CLI::App& app, RunOptions& options) {
       .Default(fmt::to_string(options.max_tokens));
   AddSamplingFlags(group, options.sampling);
   AddDraftFlag(group, options.engine.tentative_rows);
-  group.Texts("--stop", "TEXT", options.stop, "End the answer before this text (may be repeated)");
+  AddStopFlag(group, options.stop);
   group.Switch("--ignore-eos", options.ignore_eos, "Go on where the model ends its text");
   group.Text("-j,--json-schema", "JSON", options.json_schema,
              "The answer is JSON that satisfies this schema; {}: any");
@@ -189,9 +189,6 @@ void CheckRunOptions(const RunOptions& options) {
   }
   if (options.print_ids && options.hide_thinking) {
     Fail(ErrorKind::kUsage, "--hide-thinking works on text, but --print-ids prints all token ids");
-  }
-  for (const std::string& stop : options.stop) {
-    if (stop.empty()) Fail(ErrorKind::kUsage, "--stop: the text is empty");
   }
   if (options.logits_file && options.stats_file &&
       options.logits_file->lexically_normal() == options.stats_file->lexically_normal()) {

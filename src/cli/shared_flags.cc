@@ -41,6 +41,16 @@ void AddDraftFlag(FlagGroup& group, size_t& guesses) {
       .Default("none");
 }
 
+void AddStopFlag(FlagGroup& group, std::vector<std::string>& stop) {
+  group.Values("--stop", "TEXT", "End the answer before this text (may be repeated)",
+               [&stop](const std::vector<std::string>& texts) {
+                 for (const std::string& text : texts) {
+                   if (text.empty()) Fail(ErrorKind::kUsage, "--stop: the text is empty");
+                 }
+                 stop = texts;
+               });
+}
+
 void AddStateDirFlag(FlagGroup& group, EngineOptions& engine) {
   group.Value("--state-dir", "DIR",
               "Folder for the states of texts that memory has no room for; each pass reads and "

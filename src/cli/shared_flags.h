@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/flag_group.h"
 #include "kimi_k3/chat.h"
@@ -17,6 +18,9 @@ void AddEffortFlag(FlagGroup& group, std::optional<ThinkingEffort>& effort);
 
 // --draft; guesses: how many tokens are guessed and checked in one pass. It must outlive the parse.
 void AddDraftFlag(FlagGroup& group, size_t& guesses);
+
+// --stop; the target must outlive the parse.
+void AddStopFlag(FlagGroup& group, std::vector<std::string>& stop);
 
 // --state-dir; the target must outlive the parse.
 void AddStateDirFlag(FlagGroup& group, EngineOptions& engine);

@@ -162,6 +162,19 @@ TEST(ChatByPipe, TheSeedIsAnotherOneEachTimeUnlessItIsGiven) {
   EXPECT_EQ(defaults.top_p, 0.95F);
 }
 
+TEST(ChatByPipe, AnswersEndBeforeAStopText) {
+  const TemporaryFolder folder;
+  const std::string whole = Answers(Line(kQuestion), {"--no-thinking"});
+  ASSERT_THAT(whole, HasSubstr("God created"));
+  const std::string cut = Answers(Line(kQuestion), {"--no-thinking", "--stop", "nowhere", "--stop",
+                                                    " created", "--session", folder / "s"});
+  EXPECT_EQ(cut, whole.substr(0, whole.find(" created")) + "\n");
+  EXPECT_EQ(NoteIn(folder / "s").stop, (std::vector<std::string>{"nowhere", " created"}));
+  Answers(Line(kQuestion), {"--stop", "other", "--session", folder / "s"});
+  EXPECT_EQ(NoteIn(folder / "s").stop, std::vector<std::string>{"other"});
+  EXPECT_EQ(Talk("hello\n", {"--stop", ""}).exit_code, 2);
+}
+
 TEST(ChatByPipe, MessagesOfSeveralLines) {
   const TemporaryFolder folder;
   Answers("one\\\ntwo\n\"\"\"\n/three\nfour\n\"\"\"\n", {"-n", "3", "--session", folder / "s"});
@@ -226,6 +239,27 @@ TEST(ChatCommands, SaveAndLoadMoveAConversation) {
   EXPECT_THAT(second, testing::EndsWith(together.substr(first.size())));
   const ProgramResult again = Talk(Line("hello") + "/save " + (folder / "s") + "\n", {"-n", "3"});
   EXPECT_THAT(again.err, HasSubstr("there already"));
+}
+
+TEST(ChatCommands, ALoadThatFailsSaysWhyAndThenWhatBecomesOfTheConversation) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(RunProgram(
+                {"-m", TinyModel(), "--raw", "-p", "It is", "-n", "2", "--session", folder / "raw"})
+                .exit_code,
+            0);
+  ASSERT_EQ(RunProgram({"-m", TinyModel(), "-p", "hello", "-n", "2", "--session", folder / "other",
+                        "--state-type", "bf16"})
+                .exit_code,
+            0);
+  for (const auto& [file, problem, consequence] :
+       {std::tuple{"raw", "without the chat format", "the conversation before goes on\n"},
+        std::tuple{"other", "--state-type bf16", "its text goes through the model anew\n"}}) {
+    const ProgramResult result = Talk("hello\n/load " + (folder / file) + "\nhello\n", {"-n", "3"});
+    EXPECT_EQ(result.exit_code, 0);
+    const size_t told = result.err.find(problem);
+    ASSERT_NE(told, std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(consequence, told), std::string::npos) << result.err;
+  }
 }
 
 TEST(ChatCommands, ResetForgetsButNotAFileByMistake) {

@@ -42,11 +42,13 @@ TEST(ChatOptions, EachFlagSetsItsOwn) {
   AddChatOptions(app, options);
   app.parse(
       "-m model --system Short. --effort low --hide-thinking -n 5 --seed 3 --session a.k3s "
+      "--stop one --stop two "
       "--session-every 2 --history typed --stats s.json -q");
   EXPECT_EQ(options.system, "Short.");
   EXPECT_EQ(options.effort, ThinkingEffort::kLow);
   EXPECT_TRUE(options.hide_thinking);
   EXPECT_EQ(options.max_tokens, 5U);
+  EXPECT_EQ(options.stop, (std::vector<std::string>{"one", "two"}));
   EXPECT_TRUE(SeedIsGiven(app));
   EXPECT_EQ(options.session_file, "a.k3s");
   EXPECT_EQ(options.session_every, 2U);

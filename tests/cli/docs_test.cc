@@ -126,5 +126,27 @@ TEST(DocumentedFlags, AreTheOnesThatTheProgramHas) {
   EXPECT_EQ(flags_in(ReadFile(KIMI_K3_SOURCE_DIR "/docs/cli.md")), flags_in(help));
 }
 
+// The lists of commands are one: that of the help, with its words.
+TEST(DocumentedCommands, AreThoseOfTheHelpInItsOrderAndWords) {
+  const std::string help = RunProgram({"--help"}).out;
+  std::istringstream lines(help.substr(help.find("Subcommands:")));
+  std::string rows = "| command | |\n|---|---|\n";
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && line.starts_with("  ")) {
+    const size_t end = line.find(' ', 2);
+    ASSERT_NE(end, std::string::npos)
+        << "a name is so long that its words begin a line of their own";
+    rows += "| `" + line.substr(2, end - 2) + "` | " +
+            line.substr(line.find_first_not_of(' ', end)) + " |\n";
+  }
+  for (const char* document : {"/README.md", "/docs/cli.md"}) {
+    EXPECT_NE(ReadFile(KIMI_K3_SOURCE_DIR + std::string(document)).find(rows), std::string::npos)
+        << document << " should have this table:\n"
+        << rows;
+  }
+  EXPECT_NE(rows.find("`man`"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kimi_k3

@@ -5,10 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/program.h"
@@ -39,6 +38,15 @@ size_t Count(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+// Of the last line about a token that was shown whole.
+std::optional<size_t> LastStatusWidth(const std::string& shown) {
+  const size_t end = shown.rfind("\x1b[J");
+  if (end == std::string::npos) return std::nullopt;
+  const size_t begin = shown.rfind("\rtoken ", end);
+  if (begin == std::string::npos) return std::nullopt;
+  return shown.find('\x1b', begin) - begin - 1;
 }
 
 class Terminal : public testing::TestWithParam<std::pair<unsigned short, unsigned short>> {};
@@ -83,7 +91,8 @@ TEST(LiveLine, TellsPhaseLayerSpeedMemoryAndTimeLeft) {
   const ProgramResult result = Program(Ids("1500", {"--prompt-chunk", "1"}), options).Finish();
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("opening "));
-  EXPECT_THAT(result.err, testing::ContainsRegex("prompt: [0-3] of 3 tokens done, layer [0-7] of 7"));
+  EXPECT_THAT(result.err,
+              testing::ContainsRegex("prompt: [0-3] of 3 tokens done, layer [0-7] of 7"));
   EXPECT_THAT(result.err,
               testing::ContainsRegex("token [0-9]+ of 1500, layer [0-7] of 7, [0-9.e+]+ tokens/s"));
   EXPECT_THAT(result.err, HasSubstr("in memory"));
@@ -101,13 +110,11 @@ TEST(LiveLine, IsCutToTheWidthThatTheTerminalHasNow) {
   Program program(Ids("90000"), options);
   program.AwaitError("left");
   program.Resize(24, 30);
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  program.AwaitErrorWhere([](const std::string& shown) { return LastStatusWidth(shown) == 29U; });
   program.Signal(SIGINT);
   const ProgramResult result = program.Finish();
   ASSERT_EQ(result.exit_code, 130);
-  const size_t last = result.err.rfind("\rtoken ");
-  ASSERT_NE(last, std::string::npos);
-  EXPECT_EQ(result.err.find('\x1b', last) - last - 1, 29U) << result.err.substr(last);
+  EXPECT_EQ(LastStatusWidth(result.err), 29U) << "a later line is as wide";
 }
 
 TEST(LiveLine, VanishesWherePipedQuietOrOnATerminalThatCannot) {

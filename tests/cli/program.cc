@@ -181,6 +181,16 @@ void Program::Await(const std::string& stream, std::string_view text) {
   }
 }
 
+void Program::AwaitErrorWhere(const std::function<bool(const std::string&)>& holds) {
+  const std::string& shown = options_.streams == Streams::kTerminal ? result_.out : result_.err;
+  while (!holds(shown)) {
+    if (!Pump() || std::chrono::steady_clock::now() > deadline_) {
+      ADD_FAILURE() << "waited in vain after:\n" << shown.substr(0, 2000);
+      return;
+    }
+  }
+}
+
 void Program::AwaitOutput(std::string_view text) { Await(result_.out, text); }
 
 void Program::AwaitError(std::string_view text) {

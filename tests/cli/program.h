@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,6 +52,8 @@ class Program {
   // Reads until `text` has appeared on output (error); fails the test where it does not.
   void AwaitOutput(std::string_view text);
   void AwaitError(std::string_view text);
+  // Reads until `holds` is true of all that has appeared on error; fails the test where it is not.
+  void AwaitErrorWhere(const std::function<bool(const std::string&)>& holds);
   // What has been read so far.
   const std::string& output() const { return result_.out; }
   void Signal(int number) const;

@@ -117,6 +117,9 @@ struct SchedulerOptions {
   // also by a later run; wants EngineOptions::sessions. Empty: they are forgotten.
   std::filesystem::path cache_dir = {};
   uint64_t most_cache_bytes = uint64_t{16} << 30;
+  // Takes a line about what goes wrong with them, on the thread that makes the scheduler and on the
+  // scheduler's own. Null: nothing is told.
+  std::function<void(const std::string&)> tell = {};
 };
 
 struct ScheduledText;

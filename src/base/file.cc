@@ -22,14 +22,23 @@ constexpr int kMostLinks = 40;
 
 std::string Reason(int error_number) { return std::generic_category().message(error_number); }
 
+// path: what: why, from the error number of a call that writes.
+[[noreturn]] void FailWriting(const std::filesystem::path& path, const std::string& what,
+                              int error_number) {
+  const std::string message = fmt::format("{}: {}: {}", path.string(), what, Reason(error_number));
+  if (error_number == ENOSPC || error_number == EDQUOT) throw NoSpaceError(message);
+  throw Error(ErrorKind::kIo, message);
+}
+
 void WriteExactly(int fd, const std::filesystem::path& path, uint64_t offset,
                   std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      Fail(ErrorKind::kIo, "{}: cannot write at offset {}: {}", path.string(), offset,
-           n < 0 ? Reason(errno) : "the system wrote nothing");
+    if (n < 0) FailWriting(path, fmt::format("cannot write at offset {}", offset), errno);
+    if (n == 0) {
+      Fail(ErrorKind::kIo, "{}: cannot write at offset {}: the system wrote nothing", path.string(),
+           offset);
     }
     bytes = bytes.subspan(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);
@@ -117,9 +126,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   temporary_ = path_;
   temporary_ += fmt::format(".{}{}", getpid(), kPartialSuffix);
   fd_ = UniqueFd(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!fd_.valid()) {
-    Fail(ErrorKind::kIo, "{}: cannot create: {}", path_.string(), Reason(errno));
-  }
+  if (!fd_.valid()) FailWriting(path_, "cannot create", errno);
   struct stat replaced = {};
   if (stat(path_.c_str(), &replaced) == 0 && fchmod(fd_.get(), replaced.st_mode & 0777) != 0) {
     Fail(ErrorKind::kIo, "{}: cannot hand on its permissions: {}", path_.string(), Reason(errno));
@@ -139,8 +146,7 @@ void AtomicFile::Append(std::string_view text) { Append(std::as_bytes(std::span(
 
 void AtomicFile::Truncate(uint64_t size_bytes) {
   if (ftruncate(fd_.get(), static_cast<off_t>(size_bytes)) != 0) {
-    Fail(ErrorKind::kIo, "{}: cannot make it {} long: {}", path_.string(),
-         FormatByteSize(size_bytes), Reason(errno));
+    FailWriting(path_, fmt::format("cannot make it {} long", FormatByteSize(size_bytes)), errno);
   }
   end_ = std::min(end_, size_bytes);
 }
@@ -150,11 +156,9 @@ void AtomicFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::Commit() {
-  if (fsync(fd_.get()) != 0) {
-    Fail(ErrorKind::kIo, "{}: cannot sync: {}", path_.string(), Reason(errno));
-  }
+  if (fsync(fd_.get()) != 0) FailWriting(path_, "cannot sync", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    Fail(ErrorKind::kIo, "{}: cannot be given its name: {}", path_.string(), Reason(errno));
+    FailWriting(path_, "cannot be given its name", errno);
   }
   fd_ = UniqueFd();
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";

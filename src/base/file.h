@@ -10,7 +10,15 @@
 #include <string_view>
 #include <utility>
 
+#include "kimi_k3/error.h"
+
 namespace kimi_k3 {
+
+// An Error(kIo): a write found no room, on the drive or in the user's share of it.
+class NoSpaceError : public Error {
+ public:
+  explicit NoSpaceError(const std::string& message) : Error(ErrorKind::kIo, message) {}
+};
 
 // Owns a file descriptor.
 class UniqueFd {
@@ -43,7 +51,7 @@ std::string ReadWholeFile(const std::filesystem::path& path, uint64_t limit_byte
 
 // A file that appears whole or not at all: written beside `path`, synced, renamed by Commit(), and
 // removed by the destructor otherwise. A file that it takes the place of hands on its permissions.
-// Every failure throws Error(kIo) naming the file.
+// Every failure throws Error(kIo) naming the file, a full drive NoSpaceError.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

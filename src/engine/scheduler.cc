@@ -26,7 +26,7 @@ Scheduler::Impl::Impl(Engine& engine, const SchedulerOptions& options)
     : engine_(engine),
       options_(options),
       stop_tokens_(engine.StopTokens()),
-      slots_(engine, options.sequences, options.cache_dir, options.most_cache_bytes),
+      slots_(engine, options.sequences, options.cache_dir, options.most_cache_bytes, options.tell),
       pass_(engine.max_rows()) {
   status_.sequences = options.sequences;
   status_.layers = engine.layers();

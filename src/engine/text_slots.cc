@@ -16,10 +16,12 @@ bool IsProperPrefix(std::span<const TokenId> prefix, std::span<const TokenId> te
 }  // namespace
 
 TextSlots::TextSlots(Engine& engine, size_t count, const std::filesystem::path& cache_dir,
-                     uint64_t most_cache_bytes)
+                     uint64_t most_cache_bytes, StateCache::Tell tell)
     : engine_(engine) {
   if (count == 0) Fail(ErrorKind::kUsage, "a scheduler needs room for one text");
-  if (!cache_dir.empty()) cache_.emplace(cache_dir, most_cache_bytes, engine.approximations());
+  if (!cache_dir.empty()) {
+    cache_.emplace(cache_dir, most_cache_bytes, engine.approximations(), std::move(tell));
+  }
   slots_.resize(count);
 }
 

@@ -31,9 +31,10 @@ struct TextSlot {
 // Of the scheduler's thread; functions that are const may be called by others with its mutex.
 class TextSlots {
  public:
-  // cache_dir: as SchedulerOptions has it. engine must outlive the object. Throws Error(kIo).
+  // cache_dir, tell: as SchedulerOptions has them. engine must outlive the object. Throws
+  // Error(kIo).
   TextSlots(Engine& engine, size_t count, const std::filesystem::path& cache_dir,
-            uint64_t most_cache_bytes);
+            uint64_t most_cache_bytes, StateCache::Tell tell);
 
   std::span<TextSlot> all() { return slots_; }
   std::span<const TextSlot> all() const { return slots_; }

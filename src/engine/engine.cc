@@ -155,7 +155,9 @@ bool Engine::has_tokenizer() const { return parts_->tokenizer.has_value(); }
 const Tokenizer& Engine::tokenizer() const {
   if (!parts_->tokenizer) {
     Fail(ErrorKind::kCheckpoint,
-         "{}: has no tiktoken.model; give the prompt as --token-ids, or fetch the tokenizer files",
+         "{}: has no tiktoken.model, so text cannot become tokens: fetch the tokenizer files into "
+         "it "
+         "(kimi_k3 pull), or give token ids where a command takes them",
          parts_->options.model_dir.string());
   }
   return *parts_->tokenizer;

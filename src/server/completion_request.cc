@@ -79,6 +79,19 @@ std::vector<std::string> StopTexts(const JsonValue& root) {
   return texts;
 }
 
+// The same penalty under the names of two families of servers, which differ in what it is for: all
+// of the text, or the latest tokens.
+void ParsePenalty(const JsonValue& root, SamplingOptions& sampling) {
+  constexpr const char* kOfAll = "repetition_penalty";
+  constexpr const char* kOfLatest = "repeat_penalty";
+  const std::optional<double> of_all = NumberField(root, kOfAll, 0, kAnyNumber);
+  const std::optional<double> of_latest = NumberField(root, kOfLatest, 0, kAnyNumber);
+  if (of_all && of_latest) RefuseField(kOfLatest, "makes no sense beside \"{}\"", kOfAll);
+  sampling.repeat_penalty = static_cast<float>(of_all.value_or(of_latest.value_or(1)));
+  if (sampling.repeat_penalty <= 0) RefuseField(of_all ? kOfAll : kOfLatest, "must be above 0");
+  if (of_all) sampling.repeat_last = 0;
+}
+
 SamplingOptions Sampling(const JsonValue& root, const ServerOptions& options) {
   SamplingOptions sampling;
   sampling.temperature = static_cast<float>(
@@ -86,6 +99,7 @@ SamplingOptions Sampling(const JsonValue& root, const ServerOptions& options) {
   sampling.top_p = static_cast<float>(NumberField(root, "top_p", 0, 1).value_or(options.top_p));
   sampling.min_p = static_cast<float>(NumberField(root, "min_p", 0, 1).value_or(0));
   sampling.top_k = static_cast<size_t>(IntegerField(root, "top_k", 0, INT64_MAX).value_or(0));
+  ParsePenalty(root, sampling);
   const std::optional<uint64_t> seed = SeedField(root, "seed");
   std::random_device random;
   sampling.seed = seed ? *seed : options.seed.value_or(uint64_t{random()} << 32 | random());

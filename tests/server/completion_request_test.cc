@@ -1,6 +1,7 @@
 // Requests for text, as clients send them and as they should not.
 #include "server/completion_request.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
@@ -78,6 +79,24 @@ TEST(CompletionRequest, ReadsEveryField) {
   EXPECT_FALSE(request.parallel_tool_calls);
   EXPECT_EQ(request.chat.effort, ThinkingEffort::kLow);
   EXPECT_EQ(request.chat.tool_choice, ToolChoice::kRequired);
+}
+
+TEST(CompletionRequest, ThePenaltyOfRepetitionsGoesByTwoNames) {
+  const SamplingOptions none = Parsed("").options.sampling;
+  EXPECT_EQ(none.repeat_penalty, 1.0F);
+  const SamplingOptions all = Parsed(R"("repetition_penalty": 1.25)").options.sampling;
+  EXPECT_EQ(all.repeat_penalty, 1.25F);
+  EXPECT_EQ(all.repeat_last, 0U);
+  const SamplingOptions latest = Parsed(R"("repeat_penalty": 0.5)").options.sampling;
+  EXPECT_EQ(latest.repeat_penalty, 0.5F);
+  EXPECT_EQ(latest.repeat_last, SamplingOptions().repeat_last);
+  for (const char* name : {"repetition_penalty", "repeat_penalty"}) {
+    for (const char* value : {"0", "-1", "1e-60", "1e60", "\"1.1\"", "[1.1]"}) {
+      EXPECT_EQ(RefusedFor(Chat(fmt::format(R"("{}": {})", name, value))), name) << value;
+    }
+  }
+  EXPECT_EQ(RefusedFor(Chat(R"("repetition_penalty": 1, "repeat_penalty": 1)")), "repeat_penalty");
+  EXPECT_EQ(RefusedFor(R"({"prompt": "a", "repetition_penalty": 0})", false), "repetition_penalty");
 }
 
 TEST(CompletionRequest, RefusesValuesOutOfRangeOrOfAnotherType) {

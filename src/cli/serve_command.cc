@@ -74,7 +74,7 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
               "A further name of this server (repeated); *: any name");
   group.Texts("--cors", "ORIGIN", options.server.cors_origins,
               "Let web pages of this origin use the server (repeated); *: of any");
-  group.Switch("-q,--quiet", options.quiet, "No line about each request");
+  group.Switch("-q,--quiet", options.quiet, "No lines about requests");
 }
 
 void AddGenerationFlags(CLI::App& command, ServeOptions& options) {
@@ -219,7 +219,11 @@ void RunServe(ServeOptions& options) {
     const std::lock_guard lock(writing);
     output.Note(line);
   };
-  Server server(engine, options.sequences, options.server, log);
+  const auto problem = [&](const std::string& line) {
+    const std::lock_guard lock(writing);
+    output.Problem(line);
+  };
+  Server server(engine, options.sequences, options.server, {.note = log, .problem = problem});
   if (options.server.api_keys.empty() && !IsLoopback(options.server.host)) {
     log("anybody who reaches this address may use the server: give it an --api-key-file");
   }

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
+
+#include "server/progress_text.h"
 
 namespace kimi_k3::server {
 namespace {
@@ -22,21 +23,16 @@ ApiError ErrorOf(const Error& error) {
   return ApiError(500, "generation_failed", "", error.what());
 }
 
-std::string Duration(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, std::round(seconds)));
-  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format("{:.1f} h", seconds / 3600);
-}
-
 // The two ways of sending differ in what is written when.
 class Sender {
  public:
   Sender(Scheduler::Ticket& ticket, AnswerQueue& queue, AnswerWriter& writer,
-         std::chrono::milliseconds sign_of_life, ResponseWriter& response)
+         std::chrono::milliseconds sign_of_life, RequestLog::Entry& entry, ResponseWriter& response)
       : ticket_(ticket),
         queue_(queue),
         writer_(writer),
         sign_of_life_(sign_of_life),
+        entry_(entry),
         response_(response) {}
   virtual ~Sender() = default;
 
@@ -46,9 +42,11 @@ class Sender {
       if (std::optional<AnswerPiece> piece = queue_.Take(std::min(kLook, sign_of_life_))) {
         there = Send(std::move(*piece));
       } else if (const std::optional<AnswerEnd> end = queue_.end()) {
+        entry_.Look(ticket_);
         End(*end);
         return;
       }
+      entry_.Look(ticket_);
       there = there && IsThere();
     }
     ticket_.Cancel();
@@ -69,6 +67,7 @@ class Sender {
   AnswerQueue& queue_;
   AnswerWriter& writer_;
   const std::chrono::milliseconds sign_of_life_;
+  RequestLog::Entry& entry_;
   ResponseWriter& response_;
 
  private:
@@ -137,35 +136,13 @@ class WholeSender : public Sender {
 
 }  // namespace
 
-std::string DescribeProgress(const TextProgress& progress) {
-  std::string text;
-  switch (progress.phase) {
-    case TextProgress::Phase::kWaiting:
-      return progress.ahead == 0 ? "waiting, next in line"
-                                 : fmt::format("waiting, {} request{} before this one",
-                                               progress.ahead, progress.ahead == 1 ? "" : "s");
-    case TextProgress::Phase::kPrompt:
-      text = fmt::format("prefill {}/{} layers, {} of {} tokens done", progress.layer,
-                         progress.layers, progress.prompt_done, progress.prompt_tokens);
-      break;
-    case TextProgress::Phase::kAnswer:
-      text = fmt::format("token {}, {}/{} layers", progress.generated + 1, progress.layer,
-                         progress.layers);
-      break;
-    case TextProgress::Phase::kEnded:
-      return "ended";
-  }
-  if (progress.seconds_left)
-    text += fmt::format(", about {} left", Duration(*progress.seconds_left));
-  return text;
-}
-
 void SendAnswer(Scheduler::Ticket& ticket, AnswerQueue& queue, AnswerWriter& writer, bool stream,
-                std::chrono::milliseconds sign_of_life, ResponseWriter& response) {
+                std::chrono::milliseconds sign_of_life, RequestLog::Entry& entry,
+                ResponseWriter& response) {
   if (stream) {
-    StreamSender(ticket, queue, writer, sign_of_life, response).Run();
+    StreamSender(ticket, queue, writer, sign_of_life, entry, response).Run();
   } else {
-    WholeSender(ticket, queue, writer, sign_of_life, response).Run();
+    WholeSender(ticket, queue, writer, sign_of_life, entry, response).Run();
   }
 }
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <memory>
 #include <utility>
 
 #include "server/access.h"
 #include "server/answer_sender.h"
+#include "server/turn_store.h"
 #include "server/web_page.h"
 
 namespace kimi_k3::server {
@@ -16,8 +18,9 @@ namespace {
 constexpr std::string_view kModels = "/v1/models";
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
-// Turns that are known again when they come back.
+// Turns in memory that are known again when they come back.
 constexpr size_t kMostTurns = 1000;
+constexpr const char* kTurnFolder = "turns";
 
 struct EndPoint {
   std::string_view path;
@@ -62,6 +65,14 @@ class Counted {
   std::atomic<size_t>& count_;
 };
 
+// Beside the states of conversations, where those are kept.
+std::unique_ptr<TurnStore> MakeTurnStore(const Tokenizer& tokenizer, const ServerOptions& options,
+                                         const ServerLog& log) {
+  if (options.cache_dir.empty()) return nullptr;
+  return std::make_unique<TurnStore>(options.cache_dir / kTurnFolder,
+                                     TurnBytesOf(options.most_cache_bytes), tokenizer, log.problem);
+}
+
 [[noreturn]] void RefuseAsBusy(int status, const char* code, const char* message) {
   throw ApiError(status, code, "", message);
 }
@@ -69,14 +80,15 @@ class Counted {
 }  // namespace
 
 Api::Api(const Tokenizer& tokenizer, size_t context, Scheduler& scheduler, Metrics& metrics,
-         const ServerOptions& options)
+         const ServerOptions& options, const ServerLog& log)
     : tokenizer_(tokenizer),
       context_(context),
       scheduler_(scheduler),
       metrics_(metrics),
       options_(options),
       created_(std::time(nullptr)),
-      turns_(kMostTurns),
+      log_(log.note, options.progress_time),
+      turns_(kMostTurns, MakeTurnStore(tokenizer, options, log)),
       constraints_(tokenizer) {}
 
 std::string Api::MetricPath(const std::string& path) {
@@ -142,10 +154,10 @@ void Api::Respond(const RequestHead& head, RequestBody body, ResponseWriter& res
   } else {
     if (stopping_) RefuseAsBusy(503, "shutting_down", "the server is shutting down");
     const Counted counted(answering_);
-    PreparedAnswer prepared =
-        head.path == "/v1/completions" ? PrepareText(body.text) : PrepareChat(body.text);
+    const bool is_chat = head.path != "/v1/completions";
+    PreparedAnswer prepared = is_chat ? PrepareChat(body.text) : PrepareText(body.text);
     body = {};
-    Generate(std::move(prepared), response);
+    Generate(std::move(prepared), is_chat ? "chat" : "text", response);
   }
 }
 
@@ -191,7 +203,7 @@ PreparedAnswer Api::PrepareChat(const std::string& body) {
   const std::lock_guard lock(parsing_);
   ChatCompletionRequest parsed = ParseChatCompletion(body, options_);
   turns_.Restore(parsed.chat);
-  const TurnMemory::Key key = TurnMemory::KeyOf(parsed.chat);
+  const TurnKey key = TurnMemory::KeyOf(parsed.chat);
   // What continues a beginning that the client wrote is no turn of its own.
   std::function<void(GeneratedTurn)> remember;
   if (!parsed.chat.messages.back().partial) {
@@ -206,7 +218,9 @@ PreparedAnswer Api::PrepareText(const std::string& body) {
   return PrepareTextAnswer(tokenizer_, ParseTextCompletion(body, options_), OriginOf("cmpl-"));
 }
 
-void Api::Generate(PreparedAnswer prepared, ResponseWriter& response) {
+void Api::Generate(PreparedAnswer prepared, const char* kind, ResponseWriter& response) {
+  RequestLog::Entry entry(log_, kind);
+  response.set_log_name(entry.Name());
   std::optional<Scheduler::Ticket> ticket;
   try {
     ticket = scheduler_.Submit(std::move(prepared.request), prepared.answer);
@@ -219,7 +233,8 @@ void Api::Generate(PreparedAnswer prepared, ResponseWriter& response) {
     RefuseAsBusy(429, "queue_full", "too many requests are waiting already; try again later");
   }
   SendAnswer(*ticket, prepared.answer->queue(), *prepared.writer, prepared.stream,
-             options_.sign_of_life, response);
+             options_.sign_of_life, entry, response);
+  turns_.Store();
 }
 
 }  // namespace kimi_k3::server

@@ -14,6 +14,7 @@
 #include "server/completion_request.h"
 #include "server/metrics.h"
 #include "server/prepared_answer.h"
+#include "server/request_log.h"
 #include "server/request_reader.h"
 #include "server/response_writer.h"
 #include "server/server_options.h"
@@ -31,7 +32,7 @@ struct RequestBody {
 class Api {
  public:
   Api(const Tokenizer& tokenizer, size_t context, Scheduler& scheduler, Metrics& metrics,
-      const ServerOptions& options);
+      const ServerOptions& options, const ServerLog& log);
 
   // Whether the request may be answered at all, before its body is read: path, method, host,
   // origin, key, type of the body. Throws ApiError.
@@ -60,7 +61,7 @@ class Api {
   PreparedAnswer PrepareText(const std::string& body);
   // Of an answer that begins now.
   AnswerOrigin OriginOf(const char* id_prefix) const;
-  void Generate(PreparedAnswer prepared, ResponseWriter& response);
+  void Generate(PreparedAnswer prepared, const char* kind, ResponseWriter& response);
   void Preflight(const RequestHead& head, ResponseWriter& response) const;
   void Page(ResponseWriter& response) const;
 
@@ -70,6 +71,7 @@ class Api {
   Metrics& metrics_;
   const ServerOptions& options_;
   const int64_t created_;
+  RequestLog log_;
   TurnMemory turns_;
   const ConstraintMaker constraints_;
   std::mutex parsing_;  // one body at a time becomes objects, which are many times its size

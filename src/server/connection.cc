@@ -11,9 +11,11 @@
 namespace kimi_k3::server {
 namespace {
 
-// What a client may still send after its answer, and for how long, before it is cut off.
-constexpr size_t kMostLeftover = size_t{1} << 20;
-constexpr std::chrono::milliseconds kLeftoverTime{1000};
+// What a client may still send after its answer, for how long altogether and with which pauses,
+// before it is cut off.
+constexpr size_t kMostLeftover = size_t{256} << 20;
+constexpr std::chrono::milliseconds kLeftoverTime{10000};
+constexpr std::chrono::milliseconds kLeftoverPause{1000};
 
 int MillisecondsUntil(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -81,7 +83,8 @@ void Connection::Finish() {
   std::string leftover;
   for (size_t read = 0; read < kMostLeftover; read += leftover.size()) {
     leftover.clear();
-    if (Read(leftover, size_t{1} << 16, deadline) != Outcome::kBytes) break;
+    const Clock::time_point until = std::min(deadline, Clock::now() + kLeftoverPause);
+    if (Read(leftover, size_t{1} << 16, until) != Outcome::kBytes) break;
   }
   broken_ = true;
 }

@@ -31,7 +31,8 @@ class Connection : public ByteSource {
   Peer Probe();
 
   // Ends the connection so that what was written arrives: the client may still be sending, and a
-  // socket closed on unread bytes would take the answer back.
+  // socket closed on unread bytes would take the answer back. Many clients send all they have
+  // before they read. What comes is discarded, for a bounded time and size.
   void Finish();
 
   // Makes every wait end and all reading and writing fail.

@@ -1,4 +1,4 @@
-// Reads HTTP/1.1 requests from a connection, within limits of size and time.
+// Reads requests of HTTP/1.1 and HTTP/1.0 from a connection, within limits of size and time.
 #include "server/request_reader.h"
 
 #include <algorithm>
@@ -58,8 +58,9 @@ void ParseRequestLine(std::string_view line, RequestHead& head) {
   const std::string_view version = line.substr(last + 1);
   if (!IsToken(head.method)) RefuseHead("its method is malformed");
   if (!version.starts_with("HTTP/")) RefuseHead("its first line names no HTTP version");
-  if (version != "HTTP/1.1") {
-    Refuse(505, "http_version", "only HTTP/1.1 is spoken here");
+  head.old_version = version == "HTTP/1.0";
+  if (!head.old_version && version != "HTTP/1.1") {
+    Refuse(505, "http_version", "only HTTP/1.1 and HTTP/1.0 are spoken here");
   }
   const bool printable =
       std::ranges::all_of(head.target, [](char c) { return c > ' ' && c < 127; });
@@ -96,11 +97,12 @@ void Interpret(RequestHead& head) {
        {"host", "content-length", "transfer-encoding", "authorization", "content-type", "origin"}) {
     if (CountOf(head, once) > 1) RefuseHead(fmt::format("it has two headers {}", once));
   }
-  if (!head.Find("host")) RefuseHead("it has no header Host");
+  if (!head.Find("host") && !head.old_version) RefuseHead("it has no header Host");
   const std::optional<std::string_view> length = head.Find("content-length");
   const std::optional<std::string_view> encoding = head.Find("transfer-encoding");
   if (length && encoding) RefuseHead("it has both Content-Length and Transfer-Encoding");
   if (encoding) {
+    if (head.old_version) RefuseHead("HTTP/1.0 has no Transfer-Encoding");
     if (LowerCase(*encoding) != "chunked") {
       Refuse(501, "transfer_encoding", "the only transfer encoding known here is chunked");
     }
@@ -113,13 +115,14 @@ void Interpret(RequestHead& head) {
     // What does not fit 64 bits is too large in any case.
     head.body_bytes = WholeNumber(*length, 10).value_or(UINT64_MAX);
   }
-  if (const auto expect = head.Find("expect")) {
+  if (const auto expect = head.Find("expect"); expect && !head.old_version) {
     if (LowerCase(*expect) != "100-continue") {
       Refuse(417, "expectation", "the only expectation known here is 100-continue");
     }
     head.expects_continue = true;
   }
-  if (const auto connection = head.Find("connection")) {
+  head.keep_alive = !head.old_version;
+  if (const auto connection = head.Find("connection"); connection && head.keep_alive) {
     head.keep_alive = LowerCase(*connection).find("close") == std::string::npos;
   }
 }

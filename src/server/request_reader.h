@@ -1,4 +1,4 @@
-// Reads HTTP/1.1 requests from a connection, within limits of size and time.
+// Reads requests of HTTP/1.1 and HTTP/1.0 from a connection, within limits of size and time.
 #pragma once
 
 #include <chrono>
@@ -28,6 +28,7 @@ struct RequestHead {
   std::string target;  // begins with /, no spaces or controls
   std::string path;    // the target without its query; not decoded
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  bool old_version = false;  // HTTP/1.0: no chunks, no Host, one request a connection
   bool keep_alive = true;
   bool expects_continue = false;
   bool chunked = false;

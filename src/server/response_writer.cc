@@ -77,17 +77,19 @@ bool ResponseWriter::Send(int status, std::string_view content_type, std::string
 
 bool ResponseWriter::BeginStream(int status, std::string_view content_type) {
   status_ = status;
-  return connection_.Write(Head(status, content_type) +
-                           "Cache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n");
+  if (!chunked_) keep_alive_ = false;
+  return connection_.Write(Head(status, content_type) + "Cache-Control: no-store\r\n" +
+                           (chunked_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
 }
 
 bool ResponseWriter::WritePiece(std::string_view piece) {
+  if (!chunked_) return connection_.Write(piece);
   if (piece.empty()) return true;  // would be the end
   return connection_.Write(fmt::format("{:x}\r\n{}\r\n", piece.size(), piece));
 }
 
 bool ResponseWriter::EndStream() {
-  complete_ = connection_.Write("0\r\n\r\n");
+  complete_ = !chunked_ || connection_.Write("0\r\n\r\n");
   return complete_;
 }
 

@@ -20,6 +20,9 @@ class ResponseWriter {
   // with_body: false for HEAD. keep_alive: what the client wishes.
   ResponseWriter(Connection& connection, bool keep_alive, bool with_body);
 
+  // The client knows no chunks (HTTP/1.0): the end of a stream is the connection's.
+  void set_plain_stream() { chunked_ = false; }
+
   // A header of this response; value without control characters.
   void AddHeader(std::string name, std::string value);
 
@@ -38,6 +41,9 @@ class ResponseWriter {
   bool reusable() const { return keep_alive_ && complete_; }
   // Another request will not be read.
   void set_keep_alive(bool keep_alive) { keep_alive_ = keep_alive; }
+  // What the log calls the request that is answered; empty: nothing but its path.
+  void set_log_name(std::string name) { log_name_ = std::move(name); }
+  const std::string& log_name() const { return log_name_; }
   Connection& connection() { return connection_; }
 
  private:
@@ -46,7 +52,9 @@ class ResponseWriter {
   Connection& connection_;
   bool keep_alive_;
   const bool with_body_;
+  bool chunked_ = true;
   std::vector<std::pair<std::string, std::string>> headers_;
+  std::string log_name_;
   int status_ = 0;
   bool complete_ = false;
 };

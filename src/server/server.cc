@@ -17,6 +17,7 @@
 #include "server/connection.h"
 #include "server/listener.h"
 #include "server/metrics.h"
+#include "server/turn_store.h"
 
 namespace kimi_k3 {
 namespace {
@@ -66,8 +67,7 @@ std::function<std::unique_ptr<Drafter>()> DrafterMaker(const Engine& engine) {
 
 class Server::Impl {
  public:
-  Impl(Engine& engine, size_t sequences, ServerOptions options,
-       std::function<void(const std::string&)> log)
+  Impl(Engine& engine, size_t sequences, ServerOptions options, ServerLog log)
       : options_(std::move(options)),
         limits_{.head_bytes = options_.most_head_bytes,
                 .body_bytes = BodyLimit(options_, engine.context()),
@@ -82,8 +82,10 @@ class Server::Impl {
                             .most_waiting = options_.most_waiting,
                             .make_drafter = DrafterMaker(engine),
                             .cache_dir = options_.cache_dir,
-                            .most_cache_bytes = options_.most_cache_bytes}),
-        api_(engine.tokenizer(), engine.context(), scheduler_, metrics_, options_) {}
+                            .most_cache_bytes = options_.most_cache_bytes -
+                                                server::TurnBytesOf(options_.most_cache_bytes),
+                            .tell = log_.problem}),
+        api_(engine.tokenizer(), engine.context(), scheduler_, metrics_, options_, log_) {}
 
   ~Impl() { CloseAll(); }
 
@@ -211,6 +213,7 @@ class Server::Impl {
   bool ServeRequest(const RequestHead& head, RequestReader& reader, Connection& connection) {
     const Clock::time_point start = Clock::now();
     ResponseWriter response(connection, head.keep_alive, head.method != "HEAD");
+    if (head.old_version) response.set_plain_stream();
     // What is refused unread cannot be followed by anything.
     const bool has_body = head.chunked || head.body_bytes > 0;
     bool body_read = !has_body;
@@ -232,17 +235,23 @@ class Server::Impl {
       }
     }
     metrics_.CountRequest(Api::MetricPath(head.path), response.status());
-    if (log_) {
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      log_(fmt::format("{} {} {} {:.3f} s", head.method.substr(0, 20), head.path.substr(0, 100),
-                       response.status(), seconds));
-    }
+    LogAnswered(head, response, start);
     return response.reusable() && body_read;
+  }
+
+  void LogAnswered(const RequestHead& head, const ResponseWriter& response,
+                   Clock::time_point start) const {
+    if (!log_.note) return;
+    const std::string& name = response.log_name();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    log_.note(fmt::format("{}{}{} {} {} {:.3f} s", name, name.empty() ? "" : ": ",
+                          head.method.substr(0, 20), head.path.substr(0, 100), response.status(),
+                          seconds));
   }
 
   const ServerOptions options_;
   const RequestLimits limits_;
-  const std::function<void(const std::string&)> log_;
+  const ServerLog log_;
   std::optional<server::Listener> listener_;
   const uint16_t port_;
   server::ByteBudget bodies_;
@@ -253,8 +262,7 @@ class Server::Impl {
   std::list<Client> clients_;
 };
 
-Server::Server(Engine& engine, size_t sequences, ServerOptions options,
-               std::function<void(const std::string&)> log)
+Server::Server(Engine& engine, size_t sequences, ServerOptions options, ServerLog log)
     : impl_(std::make_unique<Impl>(engine, sequences, std::move(options), std::move(log))) {}
 
 Server::~Server() = default;

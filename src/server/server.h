@@ -13,16 +13,14 @@ namespace kimi_k3 {
 // What a server of these options takes besides its engine: EngineOptions::reserved_bytes.
 uint64_t ServerMemoryBytes(const ServerOptions& options, size_t context);
 
-// Serves one engine over HTTP/1.1 with the OpenAI API (docs/server.md).
+// Serves one engine over HTTP with the OpenAI API (docs/server.md).
 class Server {
  public:
   // Listens at once; requests are answered while Run runs. The engine, which must have a tokenizer
-  // and room for `sequences` texts, must outlive the server, and nothing else may call it. `log`
-  // takes a line about each request, from any thread; empty: nothing is told. Throws Error: kIo
-  // where the address cannot be listened on, kUsage where the host is unknown, kCheckpoint where
-  // the model has no tokenizer.
-  Server(Engine& engine, size_t sequences, ServerOptions options,
-         std::function<void(const std::string&)> log);
+  // and room for `sequences` texts, must outlive the server, and nothing else may call it. Throws
+  // Error: kIo where the address cannot be listened on, kUsage where the host is unknown,
+  // kCheckpoint where the model has no tokenizer.
+  Server(Engine& engine, size_t sequences, ServerOptions options, ServerLog log);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -5,11 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace kimi_k3 {
+
+// Where the server's lines go, from any thread; what is null is told nothing.
+struct ServerLog {
+  std::function<void(const std::string&)> note = {};     // about requests
+  std::function<void(const std::string&)> problem = {};  // what the operator should know of
+};
 
 struct ServerOptions {
   std::string host = "127.0.0.1";   // address or name to listen on
@@ -21,7 +28,7 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;  // names in Host besides loopback and `host`; "*": any
   std::vector<std::string> cors_origins;   // web pages of other origins; "*": of any
 
-  // States of conversations that must leave memory; empty: they are forgotten.
+  // States of conversations that must leave memory, and turns; empty: they are forgotten.
   std::filesystem::path cache_dir;
   uint64_t most_cache_bytes = uint64_t{16} << 30;
 
@@ -36,7 +43,8 @@ struct ServerOptions {
   std::chrono::seconds idle_time{60};   // in which a kept connection must be used again
   std::chrono::seconds write_time{30};  // in which a client must take something of its answer
   std::chrono::seconds stop_time{10};   // that running answers get when the server is told to stop
-  std::chrono::milliseconds sign_of_life{5000};  // between signs of life on a silent answer
+  std::chrono::milliseconds sign_of_life{5000};     // between signs of life on a silent answer
+  std::chrono::milliseconds progress_time{120000};  // between lines of progress in the log
 
   float temperature = 1.0F;  // where a request has none
   float top_p = 0.95F;

@@ -19,7 +19,7 @@ class Sum {
     for (int shift = 0; shift < 64; shift += 8)
       AddByte(static_cast<unsigned char>(number >> shift));
   }
-  const TurnMemory::Key& value() const { return sums_; }
+  const TurnKey& value() const { return sums_; }
 
  private:
   void AddByte(unsigned char byte) {
@@ -27,7 +27,7 @@ class Sum {
     sums_[0] = (sums_[0] ^ byte) * kPrime;
     sums_[1] = (sums_[1] ^ static_cast<unsigned char>(~byte)) * kPrime;
   }
-  TurnMemory::Key sums_ = {0xcbf29ce484222325U, 0x84222325cbf29ce4U};
+  TurnKey sums_ = {0xcbf29ce484222325U, 0x84222325cbf29ce4U};
 };
 
 std::string ContentOf(const ChatMessage& message) {
@@ -69,38 +69,72 @@ bool Matches(const ChatMessage& message, const GeneratedTurn& turn) {
 
 }  // namespace
 
-TurnMemory::TurnMemory(size_t most_turns) : most_turns_(most_turns) {}
+TurnMemory::TurnMemory(size_t most_turns, std::unique_ptr<TurnStore> store)
+    : most_turns_(most_turns), store_(std::move(store)) {}
 
-TurnMemory::Key TurnMemory::KeyOf(const ChatRequest& request) {
+TurnKey TurnMemory::KeyOf(const ChatRequest& request) {
   Sum sum;
   AddSettings(request, sum);
   for (const ChatMessage& message : request.messages) AddMessage(message, sum);
   return sum.value();
 }
 
-void TurnMemory::Restore(ChatRequest& request) const {
-  const std::lock_guard lock(mutex_);
+void TurnMemory::Restore(ChatRequest& request) {
   Sum before;
   AddSettings(request, before);
   for (ChatMessage& message : request.messages) {
     if (message.role == ChatRole::kAssistant && !message.partial && message.name.empty()) {
-      // The latest of those that are the same.
-      const auto entry = std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& known) {
-        return known.before == before.value() && Matches(message, known.turn);
-      });
-      if (entry != entries_.rend()) {
-        message.generated = entry->turn.ids;
-        message.generated_start = entry->turn.start;
+      if (std::optional<GeneratedTurn> turn = Find(before.value(), message)) {
+        message.generated = std::move(turn->ids);
+        message.generated_start = turn->start;
       }
     }
     AddMessage(message, before);
   }
 }
 
-void TurnMemory::Remember(const Key& before, GeneratedTurn turn) {
+// The latest of those that are the same.
+std::optional<GeneratedTurn> TurnMemory::Find(const TurnKey& before, const ChatMessage& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& known) {
+      return known.before == before && Matches(message, known.turn);
+    });
+    if (entry != entries_.rend()) return entry->turn;
+  }
+  if (store_ == nullptr) return std::nullopt;
+  std::optional<GeneratedTurn> turn;
+  {
+    const std::lock_guard lock(store_mutex_);
+    turn = store_->Find(before, [&](const GeneratedTurn& kept) { return Matches(message, kept); });
+  }
+  if (turn) Add({.before = before, .turn = *turn});
+  return turn;
+}
+
+void TurnMemory::Add(Entry entry) {
   const std::lock_guard lock(mutex_);
-  entries_.push_back({.before = before, .turn = std::move(turn)});
+  entries_.push_back(std::move(entry));
   if (entries_.size() > most_turns_) entries_.pop_front();
+}
+
+void TurnMemory::Remember(const TurnKey& before, GeneratedTurn turn) {
+  if (store_ != nullptr) {
+    const std::lock_guard lock(mutex_);
+    to_store_.push_back({.before = before, .turn = turn});
+  }
+  Add({.before = before, .turn = std::move(turn)});
+}
+
+void TurnMemory::Store() {
+  if (store_ == nullptr) return;
+  std::vector<Entry> entries;
+  {
+    const std::lock_guard lock(mutex_);
+    entries = std::exchange(to_store_, {});
+  }
+  const std::lock_guard lock(store_mutex_);
+  for (const Entry& entry : entries) store_->Save(entry.before, entry.turn);
 }
 
 }  // namespace kimi_k3::server

@@ -48,12 +48,13 @@ HttpClient::HttpClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | 
   }
 }
 
-void HttpClient::Send(std::string_view bytes) {
+bool HttpClient::Send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n <= 0) return;  // the server has answered already and closed
+    if (n <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(n));
   }
+  return true;
 }
 
 bool HttpClient::Fill(Clock::time_point deadline) {
@@ -101,6 +102,14 @@ HttpResponse HttpClient::Read(std::chrono::milliseconds time) {
       response.whole = Unchunk(bytes, response.body).has_value();
       if (response.whole || !Fill(deadline)) break;
     }
+    received_.clear();
+    return response;
+  }
+  if (!response.headers.contains("content-length") && response.headers["connection"] == "close") {
+    while (Fill(deadline)) {
+    }
+    response.whole = ended_;
+    response.body = received_.substr(body);
     received_.clear();
     return response;
   }

@@ -24,7 +24,8 @@ class HttpClient {
  public:
   explicit HttpClient(uint16_t port);
 
-  void Send(std::string_view bytes);
+  // False where the server has answered already and closed.
+  bool Send(std::string_view bytes);
   // Reads until the response is whole, the connection ends or the time is over.
   HttpResponse Read(std::chrono::milliseconds time = std::chrono::seconds(60));
   // Reads what comes until `text` has come (true) or the time is over; it stays to be read.

@@ -99,10 +99,27 @@ TEST(RequestReader, RefusesWhatIsNotHttp) {
   EXPECT_EQ(StatusOf(std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 29)), 400);
   EXPECT_EQ(StatusOf("GET / HTTP/1.1\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
-  EXPECT_EQ(StatusOf("GET / HTTP/1.0\r\nHost: a\r\n\r\n"), 505);
+  EXPECT_EQ(StatusOf("GET / HTTP/0.9\r\nHost: a\r\n\r\n"), 505);
+  EXPECT_EQ(StatusOf("GET / HTTP/1.00\r\nHost: a\r\n\r\n"), 505);
   EXPECT_EQ(StatusOf("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), 505);
   EXPECT_EQ(StatusOf("\x16\x03\x01\x02"), 400);
   EXPECT_EQ(StatusOf(""), -1);
+}
+
+TEST(RequestReader, TheOldVersionHasOneRequestAConnectionAndNoChunks) {
+  const std::string post = "POST /v1 HTTP/1.0\r\n";
+  TextSource source(
+      post + "Content-Length: 3\r\nExpect: 100-continue\r\n" + "Connection: keep-alive\r\n\r\nabc",
+      5);
+  RequestReader reader(source, kLimits);
+  const auto head = reader.ReadHead();
+  ASSERT_TRUE(head.has_value());
+  EXPECT_TRUE(head->old_version);
+  EXPECT_FALSE(head->keep_alive);
+  EXPECT_FALSE(head->expects_continue);
+  EXPECT_EQ(reader.ReadBody(*head), "abc");
+  EXPECT_EQ(StatusOf(post + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400);
+  EXPECT_EQ(StatusOf(post + "Host: a\r\nHost: a\r\n\r\n"), 400);
 }
 
 TEST(RequestReader, RefusesLengthsThatCouldBeReadInTwoWays) {

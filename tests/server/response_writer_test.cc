@@ -65,6 +65,19 @@ TEST_F(WritingResponses, APieceAtATime) {
   EXPECT_FALSE(response.reusable());  // as the client wished
 }
 
+TEST_F(WritingResponses, WithoutChunksTheConnectionEndsTheStream) {
+  ResponseWriter response(*connection_, true, true);
+  response.set_plain_stream();
+  EXPECT_TRUE(response.BeginStream(200, "text/event-stream"));
+  const std::string head = Written();
+  EXPECT_EQ(head.find("Transfer-Encoding"), std::string::npos);
+  EXPECT_NE(head.find("Connection: close\r\n"), std::string::npos);
+  EXPECT_TRUE(response.WritePiece("abc"));
+  EXPECT_TRUE(response.EndStream());
+  EXPECT_EQ(Written(), "abc");
+  EXPECT_FALSE(response.reusable());
+}
+
 TEST_F(WritingResponses, OneBrokenOffCannotBeFollowed) {
   ResponseWriter response(*connection_, true, true);
   EXPECT_TRUE(response.BeginStream(200, "text/event-stream"));

@@ -18,13 +18,14 @@ struct RunningOptions {
   std::filesystem::path model_dir = KIMI_K3_SOURCE_DIR "/models/tiny";
   std::string io = "auto";
   ServerOptions server = {};
+  ServerLog log = {};
 };
 
 class RunningServer {
  public:
   explicit RunningServer(RunningOptions options = {})
       : engine_(Engine::Open(EngineOptionsOf(options))),
-        server_(engine_, options.sequences, ServerOptionsOf(options), {}),
+        server_(engine_, options.sequences, ServerOptionsOf(options), options.log),
         thread_([this] { server_.Run([this] { return wishes_.load(); }); }) {}
   ~RunningServer() { Stop(2); }
 
@@ -45,6 +46,7 @@ class RunningServer {
     engine.threads = 1;
     engine.memory_bytes = uint64_t{1} << 29;
     engine.io = options.io;
+    engine.sessions = !options.server.cache_dir.empty();
     return engine;
   }
   static ServerOptions ServerOptionsOf(const RunningOptions& options) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
@@ -125,6 +127,31 @@ TEST(Server, TheNextTurnOfAConversationCostsOnlyWhatIsNew) {
   const Json third = Answered(Post(server.port(), kChatPath, body.dump()));
   EXPECT_EQ(third["usage"]["prompt_tokens"], second["usage"]["prompt_tokens"]);
   EXPECT_EQ(third["choices"], second["choices"]);
+}
+
+TEST(Server, AConversationGoesOnAfterANewStartAlsoWithoutItsReasoning) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "server_states";
+  std::filesystem::remove_all(folder);
+  RunningOptions options = WithSequences(1);
+  options.server.cache_dir = folder;
+  Json body = {{"messages", {{{"role", "user"}, {"content", "What is Genesis 1:1?"}}}},
+               {"temperature", 0}};
+  Json first;
+  {
+    RunningServer server(options);
+    first = Answered(Post(server.port(), kChatPath, body.dump()));
+  }
+  Json message = first["choices"][0]["message"];
+  ASSERT_FALSE(message.value("reasoning_content", "").empty());
+  message.erase("reasoning_content");
+  body["messages"].push_back(message);
+  body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
+  RunningServer server(options);
+  const Json second = Answered(Post(server.port(), kChatPath, body.dump()));
+  const auto total = first["usage"]["total_tokens"].get<int>();
+  EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>(), total);
+  server.Stop(2);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Server, AClientThatGoesAwayFreesItsRow) {
@@ -253,11 +280,85 @@ TEST(Server, WhatIsRefusedUnreadEndsTheConnection) {
   options.server.most_body_bytes = 1000;
   RunningServer server(options);
   HttpClient client(server.port());
-  client.Send(PostText(kTextPath, std::string(2'000'000, ' ')));
+  // All of it is taken: a client may send its whole body before it reads a word.
+  EXPECT_TRUE(client.Send(PostText(kTextPath, std::string(30'000'000, ' '))));
   const HttpResponse response = client.Read();
   EXPECT_EQ(response.status, 413);
   EXPECT_EQ(response.headers.at("connection"), "close");
   EXPECT_EQ(Json::parse(response.body)["error"]["code"], "request_too_large");
+}
+
+TEST(Server, ClientsOfTheOldVersionAreAnsweredUntilTheConnectionEnds) {
+  RunningOptions options;
+  options.server.sign_of_life = 1ms;
+  RunningServer server(options);
+  const auto ask = [&](Json body) {
+    const std::string text = body.dump();
+    HttpClient client(server.port());
+    client.Send(
+        "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+        "Content-Length: " +
+        std::to_string(text.size()) + "\r\n\r\n" + text);
+    return client.Read();
+  };
+  const Json body = {{"prompt", "And"}, {"ignore_eos", true}, {"max_tokens", 50}};
+  const HttpResponse whole = ask(body);
+  EXPECT_EQ(Answered(whole)["usage"]["completion_tokens"], 50);
+  EXPECT_EQ(whole.headers.at("connection"), "close");
+  EXPECT_EQ(whole.headers.count("transfer-encoding"), 0U);
+  Json streamed_body = body;
+  streamed_body["stream"] = true;
+  const HttpResponse streamed = ask(streamed_body);
+  EXPECT_TRUE(streamed.whole);
+  EXPECT_EQ(streamed.headers.count("transfer-encoding"), 0U);
+  EXPECT_EQ(EventsOf(streamed.body).back(), "[DONE]");
+  HttpClient refused(server.port());
+  refused.Send("GET /health HTTP/1.0\r\nHost: evil.example\r\n\r\n");
+  EXPECT_EQ(refused.Read().status, 403);
+}
+
+TEST(Server, TheLogTellsOfATextWhenItBeginsWhileItTakesLongAndWhenItEnds) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  RunningOptions options;
+  options.server.progress_time = 1ms;
+  options.server.sign_of_life = 1ms;
+  options.log.note = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  RunningServer server(options);
+  Answered(Post(server.port(), kTextPath,
+                R"({"prompt": "And", "ignore_eos": true, "max_tokens": 100})"));
+  Answered(Post(server.port(), kChatPath, ChatBody(0).dump()));
+  server.Stop(2);
+  ASSERT_GE(lines.size(), 4U);
+  EXPECT_EQ(lines[0], "request 1: text, 1 prompt token, 0 of them cached");
+  EXPECT_TRUE(lines[1].starts_with("request 1: token ")) << lines[1];
+  const auto ended = std::ranges::find_if(lines, [](const std::string& line) {
+    return line.starts_with("request 1: POST /v1/completions 200 ");
+  });
+  ASSERT_NE(ended, lines.end());
+  EXPECT_TRUE((ended + 1)->starts_with("request 2: chat, ")) << *(ended + 1);
+  EXPECT_TRUE(lines.back().starts_with("request 2: POST /v1/chat/completions 200 "));
+}
+
+TEST(Server, AModelWithoutATokenizerIsRefusedWithAdvice) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "server_mute";
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(KIMI_K3_SOURCE_DIR "/models/tiny", folder);
+  std::filesystem::remove(folder / "tiktoken.model");
+  RunningOptions options;
+  options.model_dir = folder;
+  try {
+    const RunningServer server(options);
+    ADD_FAILURE() << "served";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("kimi_k3 pull"), std::string::npos) << message;
+    EXPECT_EQ(message.find("--"), std::string::npos) << message;  // no flag that serve has not
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Server, BodiesUpToWhatTheContextNeedsAreTaken) {

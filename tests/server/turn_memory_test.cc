@@ -29,7 +29,7 @@ ChatRequest Continued(const std::string& question, const std::string& answer,
   return request;
 }
 
-bool Restored(const TurnMemory& memory, ChatRequest request) {
+bool Restored(TurnMemory& memory, ChatRequest request) {
   memory.Restore(request);
   const ChatMessage& answer = request.messages[1];
   if (answer.generated.empty()) return false;

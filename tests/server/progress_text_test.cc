@@ -1,5 +1,5 @@
 // How progress is told.
-#include "server/answer_sender.h"
+#include "server/progress_text.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@ namespace {
 
 using Phase = TextProgress::Phase;
 
-TEST(AnswerSender, ProgressIsToldInWords) {
+TEST(ProgressText, SaysWhereATextStands) {
   EXPECT_EQ(DescribeProgress({.phase = Phase::kWaiting, .ahead = 0, .seconds_left = {}}),
             "waiting, next in line");
   EXPECT_EQ(DescribeProgress({.phase = Phase::kWaiting, .ahead = 1, .seconds_left = {}}),
@@ -35,6 +35,11 @@ TEST(AnswerSender, ProgressIsToldInWords) {
       DescribeProgress(
           {.phase = Phase::kAnswer, .generated = 4, .layer = 1, .layers = 93, .seconds_left = {}}),
       "token 5, 1/93 layers");
+  // How long the answer takes nobody knows.
+  EXPECT_EQ(
+      DescribeProgress(
+          {.phase = Phase::kAnswer, .generated = 4, .layer = 1, .layers = 93, .seconds_left = 9}),
+      "token 5, 1/93 layers, this token in about 9 s");
 }
 
 }  // namespace

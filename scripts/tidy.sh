@@ -69,8 +69,10 @@ check() {
   return 1
 }
 export -f check
-if ! xargs -0 -n 4 -P "${JOBS:-$(nproc)}" bash -c 'check "$@"' check <"$scratch"; then
-  echo "tidy.sh: there are findings" >&2
-  exit 1
-fi
-echo "nothing found"
+rc=0
+xargs -0 -n 4 -P "${JOBS:-$(nproc)}" bash -c 'check "$@"' check <"$scratch" || rc=$?
+case $rc in
+  0) echo "nothing found" ;;
+  123) echo "tidy.sh: there are findings" >&2 && exit 1 ;;
+  *) stop "was interrupted" ;;
+esac

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
+#include <string>
 
 #include "cli/npy_floats.h"
 #include "cli/program.h"
@@ -30,6 +32,14 @@ std::vector<std::string> Arguments(const GoldenCase& golden) {
           "--quiet"};
 }
 
+// Golden cases of values that the published model does not have are told of.
+void ExpectOnlyWarnings(const std::string& err) {
+  std::istringstream lines(err);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_TRUE(line.ends_with("and every answer depends on it")) << line;
+  }
+}
+
 class GoldenRun : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(GoldenRun, TokensAndLogitsAreRightAndTheSameForEveryWayOfComputing) {
@@ -50,7 +60,7 @@ TEST_P(GoldenRun, TokensAndLogitsAreRightAndTheSameForEveryWayOfComputing) {
         }
         const ProgramResult result = RunProgram(arguments);
         ASSERT_EQ(result.exit_code, 0) << result.err;
-        EXPECT_EQ(result.err, "");
+        ExpectOnlyWarnings(result.err);
         EXPECT_EQ(result.out, tokens);
         const std::string file = ReadFile(folder / "l.npy");
         if (first.empty()) first = file;

@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/transfer_line.h"
 #include "engine/engine_plan.h"
+#include "fetch/verify.h"
 #include "overlay/overlay_writer.h"
 
 namespace kimi_k3 {
@@ -100,6 +101,22 @@ std::string ToJson(const OverlayReport& report, const QuantizeOptions& options) 
   return json.dump(2) + "\n";
 }
 
+// What a shard lacks would go into the overlay unnoticed, and from there into every answer.
+void RefuseDamagedShards(const EngineOptions& engine) {
+  VerifyOptions options;
+  options.folders = {engine.model_dir};
+  options.folders.insert(options.folders.end(), engine.more_model_dirs.begin(),
+                         engine.more_model_dirs.end());
+  options.quick = true;
+  options.stop = &InterruptGuard::Flag();
+  for (const FileFinding& file : VerifyCheckpoint(options).files) {
+    if (file.state != FileState::kBad || file.path.extension() != ".safetensors") continue;
+    Fail(ErrorKind::kCheckpoint,
+         "{}. No overlay is made from it (holes that are meant can be filled: cp --sparse=never)",
+         file.problems.empty() ? file.path.string() + ": is damaged" : file.problems.front());
+  }
+}
+
 }  // namespace
 
 void RunQuantize(const QuantizeOptions& options) {
@@ -107,6 +124,7 @@ void RunQuantize(const QuantizeOptions& options) {
   Output output(options.quiet);
   const Checkpoint checkpoint = OpenCheckpoint(options.engine);
   for (const std::string& warning : checkpoint.warnings()) output.Warning(warning);
+  RefuseDamagedShards(options.engine);
   OverlayOptions overlay;
   overlay.output = *options.output;
   overlay.form = *options.form;

@@ -145,8 +145,11 @@ void StateCache::FindStates() {
       if (SessionReader(file.path).header().approximations != approximations_) continue;
       entries_.push_back({.path = file.path, .tokens = ReadSessionInfo(file.path).tokens});
     } catch (const Error& error) {
-      // What another version has left is good for that one.
-      if (error.kind() == ErrorKind::kIo) Discard(file.path, error.what());
+      if (error.kind() == ErrorKind::kIo) {
+        Discard(file.path, error.what());
+      } else {  // what another version has left is good for that one
+        tell_(fmt::format("a kept state is left aside: {}", error.what()));
+      }
     } catch (const std::exception& error) {
       tell_(fmt::format("{}: cannot be used: {}", file.path.string(), error.what()));
     }

@@ -102,6 +102,21 @@ TEST(QuantizeCommand, LeavesNothingOfItsOwnInAFolderThatItRefuses) {
   EXPECT_FALSE(fs::exists(folder / "copy/.kimi_k3")) << "there was nothing to do";
 }
 
+// A hole that lies outside what ties an overlay to its model.
+TEST(QuantizeCommand, RefusesAModelOfWhichAPartWasNeverFetched) {
+  const TemporaryFolder folder;
+  const std::string model = folder / "model";
+  fs::copy(TinyModel(), model, fs::copy_options::recursive);
+  const std::string shard = model + "/model-00003-of-000003.safetensors";
+  const uintmax_t bytes = fs::file_size(shard);
+  fs::resize_file(shard, bytes - 600000);
+  fs::resize_file(shard, bytes);
+  const ProgramResult result = RunProgram(Quantize(model, "lossless", folder / "overlay"));
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("model-00003-of-000003.safetensors: has holes"));
+  EXPECT_FALSE(fs::exists(folder / "overlay"));
+}
+
 TEST(QuantizeCommand, CompletesAnOverlayWhoseRecordLostAFile) {
   const TemporaryFolder folder;
   const std::string q4 = Made(folder, "q4");

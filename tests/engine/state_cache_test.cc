@@ -253,6 +253,19 @@ TEST_F(States, WhatIsDamagedAtTheStartIsRemovedWithALine) {
   EXPECT_TRUE(std::filesystem::exists(state.string() + ".13.partial"));
 }
 
+TEST_F(States, WhatIsNoStateOfThisVersionIsLeftAsideWithALine) {
+  Sequence sequence = engine_.NewSequence();
+  Continue(sequence, Prompt(5));
+  ASSERT_TRUE(StateCache(folder_, kPlenty).Save(engine_, sequence));
+  const std::filesystem::path state = std::filesystem::directory_iterator(folder_)->path();
+  std::filesystem::resize_file(state, 0);
+  const StateCache cache(folder_, kPlenty, {}, Teller());
+  EXPECT_EQ(cache.files(), 0U);
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_NE(told_[0].find(state.filename().string()), std::string::npos) << told_[0];
+  EXPECT_TRUE(std::filesystem::exists(state));
+}
+
 TEST_F(States, AStateThatAnotherServerHasRemovedIsForgotten) {
   StateCache cache(folder_, kPlenty, {}, Teller());
   Sequence sequence = engine_.NewSequence();

@@ -161,6 +161,18 @@ TEST_F(TurnStores, FilesOfOthersAreLeftAlone) {
   EXPECT_EQ(FileCount(), 2U);
 }
 
+TEST_F(TurnStores, WhatAKilledServerHalfWroteIsRemovedOnceNobodyIsWriting) {
+  Open().Save(kBefore, Turn("hello"));
+  const std::string file = TheFile();
+  std::filesystem::copy_file(file, file + ".12.partial");
+  std::filesystem::last_write_time(
+      file + ".12.partial", std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  std::filesystem::copy_file(file, file + ".13.partial");  // somebody may be writing it
+  EXPECT_EQ(Open().files(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(file + ".12.partial"));
+  EXPECT_TRUE(std::filesystem::exists(file + ".13.partial"));
+}
+
 TEST_F(TurnStores, AFailureIsToldOnceUntilItWorksAgain) {
   TurnStore store = Open();
   std::filesystem::remove_all(folder_);

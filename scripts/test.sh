@@ -2,6 +2,7 @@
 # Builds and tests everything, on a fresh Debian 12 with git alone.
 #   scripts/test.sh            release, ASan+UBSan, TSan (concurrent rooms), clang, fuzzing, reference
 #   scripts/test.sh --quick    release only
+# CLANG_UNITY=ON: clang compiles rooms whole too.
 # FUZZ_SECONDS: how long each fuzz target runs (60); 0: none is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,12 +56,13 @@ export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=pri
 # The rooms; the program, which is these and its command line, is tested in the release build.
 build asan base_test checkpoint_test fetch_test overlay_test kernels_test residency_test text_test grammar_test \
   model_test engine_test server_test example
-# Two long runs over text, whole in release; their code is that of the other tests of the model.
+# Long runs over text, whole in release; their code is that of the other tests of the model.
 check asan -L 'base|checkpoint|fetch|overlay|kernels|residency|text|grammar|model|engine|server' \
-  -E 'TinyModelTest.(HeldOutChapters|NineOfTenOfAllVerses)'
+  -E 'TinyModelTest.(HeldOutChapters|NineOfTenOfAllVerses|QuestionsAre|LogitsOnHeldOut|TheMostLikely)'
 build tsan base_test residency_test model_test engine_test example
 check tsan -L 'base|residency|model|engine' -E 'TinyM'
-unity=()
+# Source by source, unless time is short.
+[ "${CLANG_UNITY:-OFF}" = ON ] || unity=()
 build clang kimi_k3 example
 [ "${FUZZ_SECONDS:-60}" = 0 ] ||
   scripts/fuzz.sh "${FUZZ_SECONDS:-60}" tokenizer json_schema safetensors_header model_config tensor_index

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/abandoned_file.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fnv_hash.h"
@@ -25,8 +25,6 @@ constexpr std::string_view kSuffix = ".session";
 constexpr size_t kHashDigits = 16;
 // What earlier versions added to the names of damaged files.
 constexpr std::string_view kRefused = ".refused";
-// After which nobody is still writing a file.
-constexpr std::chrono::hours kWritten{1};
 
 bool IsMadeOf(std::string_view text, std::string_view characters) {
   return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
@@ -51,15 +49,6 @@ bool IsDamagedOfOldVersion(std::string_view name) {
   if (!name.ends_with(kRefused)) return false;
   name.remove_suffix(kRefused.size());
   return IsStateName(name);
-}
-
-// Of a program that was killed while it wrote.
-bool IsHalfWritten(const std::filesystem::directory_entry& file) {
-  const std::optional<std::string> target = AtomicFile::TargetOf(file.path().filename().string());
-  if (!target || !IsStateName(*target)) return false;
-  std::error_code error;
-  const auto written = file.last_write_time(error);
-  return !error && written < std::filesystem::file_time_type::clock::now() - kWritten;
 }
 
 void RemoveFile(const std::filesystem::path& path) {
@@ -131,7 +120,10 @@ void StateCache::RemoveLeftovers() {
   for (const auto& file : std::filesystem::directory_iterator(folder_, ignored)) {
     if (!IsRegularFile(file)) continue;
     const std::string name = file.path().filename().string();
-    if (IsDamagedOfOldVersion(name) || IsHalfWritten(file)) useless.push_back(file.path());
+    const std::optional<std::string> target = AbandonedTarget(file);
+    if (IsDamagedOfOldVersion(name) || (target && IsStateName(*target))) {
+      useless.push_back(file.path());
+    }
   }
   for (const std::filesystem::path& path : useless) {
     RemoveFile(path);

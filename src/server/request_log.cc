@@ -6,20 +6,11 @@
 
 #include <utility>
 
+#include "checkpoint/problem_list.h"
 #include "server/progress_text.h"
 
 namespace kimi_k3::server {
 namespace {
-
-// "12,345".
-std::string WithCommas(size_t number) {
-  std::string digits = std::to_string(number);
-  for (size_t left = digits.size(); left > 3;) {
-    left -= 3;
-    digits.insert(left, 1, ',');
-  }
-  return digits;
-}
 
 std::string NameOfRequest(size_t number) { return fmt::format("request {}", number); }
 
@@ -83,8 +74,8 @@ void RequestLog::Entry::Look(const std::function<TextProgress()>& progress) {
   if (!std::exchange(begun_, true)) {
     log_.TellBegin(number_,
                    fmt::format("{}: {}, {} prompt token{}, {} of them cached", Name(), kind_,
-                               WithCommas(now.prompt_tokens), now.prompt_tokens == 1 ? "" : "s",
-                               WithCommas(now.cached_tokens)));
+                               GroupedDigits(now.prompt_tokens), now.prompt_tokens == 1 ? "" : "s",
+                               GroupedDigits(now.cached_tokens)));
   } else if (now.phase != Phase::kEnded) {
     log_.TellProgress(number_, now);
   }

@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/abandoned_file.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/fnv_hash.h"
@@ -28,8 +28,6 @@ constexpr uint64_t kMostFileBytes = uint64_t{1} << 26;
 constexpr uint64_t kMostTurnBytes = uint64_t{1} << 28;
 constexpr uint64_t kTurnShare = 16;  // one part in so many
 constexpr size_t kMostTurnFiles = 20000;
-// After which nobody is still writing a file.
-constexpr std::chrono::hours kWritten{1};
 
 std::optional<uint64_t> HexNumber(std::string_view digits) {
   if (digits.size() != kDigits ||
@@ -124,15 +122,6 @@ bool IsConsistent(const Tokenizer& tokenizer, const GeneratedTurn& turn) {
   }
 }
 
-// Of a server that was killed while it wrote.
-bool IsHalfWritten(const std::filesystem::directory_entry& file) {
-  const std::optional<std::string> target = AtomicFile::TargetOf(file.path().filename().string());
-  if (!target || !KeyIn(*target)) return false;
-  std::error_code error;
-  const auto written = file.last_write_time(error);
-  return !error && written < std::filesystem::file_time_type::clock::now() - kWritten;
-}
-
 }  // namespace
 
 uint64_t TurnBytesOf(uint64_t cache_bytes) {
@@ -160,7 +149,8 @@ void TurnStore::FindFiles() {
   std::error_code error;
   std::vector<std::filesystem::path> useless;
   for (const auto& file : std::filesystem::directory_iterator(folder_, error)) {
-    if (IsHalfWritten(file)) useless.push_back(file.path());
+    const std::optional<std::string> target = AbandonedTarget(file);
+    if (target && KeyIn(*target)) useless.push_back(file.path());
     const std::optional<TurnKey> key = KeyIn(file.path().filename().string());
     if (!key || file.symlink_status(error).type() != std::filesystem::file_type::regular) continue;
     const uint64_t bytes = file.file_size(error);

@@ -227,7 +227,9 @@ void CodedRows(benchmark::State& state, size_t rows, size_t columns) {
 void ManyRows(benchmark::State& state, WeightType type, size_t rows, size_t columns) {
   const auto x_rows = static_cast<size_t>(state.range(0));
   const Matrix matrix(type, rows, columns);
-  const std::vector<float> x = Numbers(x_rows * columns);
+  // At the alignment that the engine's activations have.
+  AlignedBuffer<float> x(x_rows * columns);
+  std::ranges::copy(Numbers(x.size()), x.data());
   std::vector<float> y(x_rows * rows);
   Compare(
       state, "GFMA/s",
@@ -357,13 +359,19 @@ void Register() {
   add("many_rows/bf16/2048x7168", ManyRows, WeightType::kBf16, size_t{2048}, size_t{7168})
       ->Arg(2)
       ->Arg(4)
+      ->Arg(12)
       ->Arg(16)
+      ->Arg(24)
+      ->Arg(32)
       ->Arg(64)
       ->Arg(256);
   add("many_rows/mxfp4/3072x3584", ManyRows, WeightType::kMxfp4, size_t{3072}, size_t{3584})
       ->Arg(2)
       ->Arg(4)
+      ->Arg(12)
       ->Arg(16)
+      ->Arg(24)
+      ->Arg(32)
       ->Arg(64)
       ->Arg(256);
   for (const auto& [name, type] :

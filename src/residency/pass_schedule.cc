@@ -10,6 +10,18 @@
 namespace kimi_k3 {
 namespace {
 
+// Granules of a tile, at most `most`: about equal tiles, in numbers that threads can share without
+// one waiting for another.
+uint64_t TileGranules(uint64_t granules, uint64_t most) {
+  if (granules <= most) return granules;
+  const uint64_t tiles = (granules + most - 1) / most;
+  const uint64_t even = (granules + tiles - 1) / tiles;
+  for (const uint64_t shared : {32, 16, 8}) {
+    if (most >= shared) return std::min((even + shared - 1) / shared, most / shared) * shared;
+  }
+  return even;
+}
+
 std::string Describe(StepKind kind, Role role, size_t layer) {
   if (kind == StepKind::kHead) return "the head";
   if (kind == StepKind::kExperts) return fmt::format("the experts of layer {}", layer);
@@ -87,8 +99,7 @@ void PassSchedule::Append(PassStep step, uint64_t tile_bytes) {
   const uint64_t granules =
       (step.location.rows + step.row_granule - 1) / step.row_granule;  // the last may be short
   const uint64_t most = std::max<uint64_t>(1, tile_bytes / std::max<uint64_t>(1, granule_bytes));
-  const uint64_t tiles = (granules + most - 1) / most;
-  step.tile_rows = (granules + tiles - 1) / tiles * step.row_granule;
+  step.tile_rows = TileGranules(granules, most) * step.row_granule;
   largest_tile_bytes_ =
       std::max(largest_tile_bytes_,
                std::min<uint64_t>(step.tile_rows, step.location.rows) * step.row_bytes());

@@ -47,8 +47,8 @@ kernels::WeightType WeightTypeOf(Dtype dtype);
 // threads.
 class PassSchedule {
  public:
-  // Bytes that tiles aim for; a matrix is cut into equal tiles of at most this size, but a tile
-  // is never less than one row granule.
+  // Bytes that tiles aim for; a matrix is cut into about equal tiles of at most this size, but a
+  // tile is never less than one row granule.
   static constexpr uint64_t kDefaultTileBytes = uint64_t{2} << 20;
 
   explicit PassSchedule(const Checkpoint& checkpoint, uint64_t tile_bytes = kDefaultTileBytes);

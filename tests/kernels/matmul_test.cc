@@ -114,11 +114,43 @@ TEST_P(MatMulTest, WeightsBeyondTheCacheBlockGiveTheSameBits) {
   }
 }
 
+// Many rows take weights in panels of outputs and columns, and rows in blocks.
+TEST_P(MatMulTest, PanelsOfWeightsGiveTheSameBits) {
+  for (const WeightType type : kTypes) {
+    for (const size_t columns : {736, 768, 1568}) {
+      const size_t outputs = 99;
+      const TestWeights weights(type, outputs, columns, 16);
+      const size_t x_stride = columns + 5;
+      const std::vector<float> x = RandomFloats(200 * x_stride, 17);
+      std::vector<float> alone(200 * outputs);
+      for (size_t r = 0; r < 200; ++r) {
+        MatMul(weights.view(), &x[r * x_stride], x_stride, 1, &alone[r * outputs], outputs);
+      }
+      EXPECT_EQ(Bits(alone[outputs]),
+                Bits(ContractDot(weights.row(0), std::span(x).subspan(x_stride, columns))));
+      for (const size_t x_rows : {11, 12, 13, 19, 25, 96, 97, 200}) {
+        for (const size_t count : {1, 47, 48, 49, 99}) {
+          std::vector<float> y(x_rows * outputs, -7.0F);
+          MatMul(weights.view().Rows(0, count), x.data(), x_stride, x_rows, y.data(), outputs);
+          for (size_t r = 0; r < x_rows; ++r) {
+            const std::span<const float> row = std::span(y).subspan(r * outputs, outputs);
+            ASSERT_EQ(Bits(row.first(count)), Bits(std::span(alone).subspan(r * outputs, count)))
+                << "type " << static_cast<int>(type) << ", " << count << " x " << columns
+                << ", row " << r << " of " << x_rows;
+            ASSERT_TRUE(
+                std::ranges::all_of(row.subspan(count), [](float v) { return v == -7.0F; }));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(MatMulTest, RowRangesOfAMatrixGiveTheSameBitsAsTheWhole) {
   for (const WeightType type : kTypes) {
     const size_t columns = 64;
     const TestWeights weights(type, 21, columns, 10);
-    for (const size_t x_rows : {1, 7}) {
+    for (const size_t x_rows : {1, 7, 13}) {
       const std::vector<float> x = RandomFloats(x_rows * columns, 11);
       std::vector<float> whole(x_rows * 21);
       MatMul(weights.view(), x.data(), columns, x_rows, whole.data(), 21);
@@ -150,7 +182,7 @@ TEST_P(MatMulTest, TouchesNothingBeyondItsOperands) {
           WeightView view = weights.view();
           view.data = data.data();
           view.scales = reinterpret_cast<const uint8_t*>(scales.data());
-          for (const size_t x_rows : {1, 2, 7}) {
+          for (const size_t x_rows : {1, 2, 7, 14}) {
             const std::vector<float> x = RandomFloats(x_rows * columns, 13);
             const std::vector<float> blank(x_rows * outputs);
             GuardedBytes guarded_x(AsBytes(x), at);
@@ -190,11 +222,12 @@ TEST_P(MatMulTest, NanAndInfinityReachTheirOwnRowAndNoOther) {
       for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
         for (size_t c = 0; c < columns; c += 5) {
           const TestWeights weights(type, 9, columns, 14);
-          std::vector<float> x = RandomFloats(7 * columns, 15);
+          const size_t x_rows = c % 2 == 0 ? 7 : 13;
+          std::vector<float> x = RandomFloats(x_rows * columns, 15);
           x[3 * columns + c] = bad;
-          std::vector<float> y(7 * 9);
-          MatMul(weights.view(), x.data(), columns, 7, y.data(), 9);
-          ASSERT_EQ(Bits(y), Bits(ContractProduct(weights, 9, columns, x.data(), columns, 7)));
+          std::vector<float> y(x_rows * 9);
+          MatMul(weights.view(), x.data(), columns, x_rows, y.data(), 9);
+          ASSERT_EQ(Bits(y), Bits(ContractProduct(weights, 9, columns, x.data(), columns, x_rows)));
           for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isfinite(y[i]), i / 9 != 3);
         }
       }

@@ -19,7 +19,7 @@ if(CCACHE_PROGRAM)
   if(KIMI_K3_PCH)  # what ccache asks for with precompiled headers
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
                                     ${CCACHE_PROGRAM})
-    add_compile_options(-fpch-preprocess)
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   endif()
 endif()
 

@@ -78,7 +78,9 @@ void OverlayBinder::ReadFiles() {
 void OverlayBinder::ReadFile(const OverlayFile& file, SafetensorsHeaderParser& parser) {
   const OpenFile opened = OpenRegularFile(folder_ / file.name);
   if (opened.bytes != file.bytes) {
-    Fail(ErrorKind::kCheckpoint, "{}: has {} bytes, but {} says {}: it was cut or replaced",
+    Fail(ErrorKind::kCheckpoint,
+         "{}: has {} bytes, but {} says {}: it was cut or replaced; remove it and give the kimi_k3 "
+         "quantize command that made the overlay again, it makes what is missing",
          PathOf(file), opened.bytes, kOverlayRecordName, file.bytes);
   }
   shards_.push_back({folder_ / file.name, opened.bytes});

@@ -220,6 +220,10 @@ ExitCode RunBatch(BatchOptions& options) {
   BatchOutput results(*options.output, input, changed);
   BatchJournal journal(input, results, flags);
   TellWhatIsThere(results, journal, output);
+  if (input.lines().empty()) {
+    output.Warning(fmt::format("{}: has no request, so {} has no result", options.input->string(),
+                               options.output->string()));
+  }
   if (results.results() == input.lines().size()) {
     results.Keep();
     journal.Remove();

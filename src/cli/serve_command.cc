@@ -88,6 +88,10 @@ void AddGenerationFlags(CLI::App& command, ServeOptions& options) {
   group.Value("--cache-size", "SIZE", "Most bytes in that folder; without it 16GiB",
               [&server](const std::string& text) {
                 server.most_cache_bytes = ReadSizeFlag("--cache-size", text);
+                if (server.most_cache_bytes == 0) {
+                  Fail(ErrorKind::kUsage,
+                       "--cache-size: a folder of 0 bytes keeps nothing; leave --cache-dir out");
+                }
               });
   group.Number("--temp", "T", server.temperature, "Temperature of requests that name none");
   group.Number("--top-p", "P", server.top_p, "Top-p of requests that name none");

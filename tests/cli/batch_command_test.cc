@@ -379,6 +379,7 @@ TEST_F(BatchCommand, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_ + "none", "-o", out_}).exit_code, 5);
   const ProgramResult empty = Run();
   EXPECT_EQ(empty.exit_code, 0) << empty.err;
+  EXPECT_THAT(empty.err, HasSubstr(in_ + ": has no request"));
   EXPECT_EQ(ReadFile(out_), "");
 }
 

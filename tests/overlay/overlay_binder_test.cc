@@ -140,7 +140,8 @@ TEST(OverlayBinder, RefusesFilesOfAnotherLengthAndMissingOnes) {
   const ScratchFolder folder;
   const fs::path overlay = MakeOverlay(folder, Dtype::kQ8);
   fs::resize_file(overlay / kFile, fs::file_size(overlay / kFile) - 1);
-  EXPECT_THAT(UseRefusal(overlay), HasSubstr("it was cut or replaced"));
+  EXPECT_THAT(UseRefusal(overlay),
+              HasSubstr("it was cut or replaced; remove it and give the kimi_k3 quantize command"));
   fs::remove(overlay / kFile);
   EXPECT_THAT(UseRefusal(overlay), HasSubstr(kFile));
 }

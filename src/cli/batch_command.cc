@@ -221,8 +221,8 @@ ExitCode RunBatch(BatchOptions& options) {
   BatchJournal journal(input, results, flags);
   TellWhatIsThere(results, journal, output);
   if (input.lines().empty()) {
-    output.Warning(fmt::format("{}: has no request, so {} has no result", options.input->string(),
-                               options.output->string()));
+    output.Warning(
+        fmt::format("{}: has no request, so {} has no result", *options.input, *options.output));
   }
   if (results.results() == input.lines().size()) {
     results.Keep();

@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/model_folders.h"
 #include "engine/cache_type.h"
+#include "kernels/matmul.h"
 #include "kimi_k3/session.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
@@ -149,7 +150,8 @@ PlanRequest MakePlanRequest(const Checkpoint& checkpoint, const EngineOptions& o
           .logit_rows = options.sequences * (1 + options.tentative_rows),
           .activation_bytes =
               [&config, threads, logit_bytes](size_t rows) {
-                return Workspace::Bytes(config, rows, threads) + rows * logit_bytes;
+                return Workspace::Bytes(config, rows, threads) + rows * logit_bytes +
+                       threads * kernels::MatMulPanelBytes(rows);
               },
           .expert_cache_bytes = options.expert_cache_bytes,
           .session_bytes = options.sessions ? kSessionBufferBytes : 0,

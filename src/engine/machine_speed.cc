@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/aligned_buffer.h"
 #include "kernels/isa.h"
 #include "kernels/limits.h"
 
@@ -57,7 +58,8 @@ ProductMeter::ProductMeter(ThreadPool& pool, WeightType type)
 double ProductMeter::BytesPerSecond(size_t rows) {
   // Many rows are bound by arithmetic: a part of the matrix tells as much, sooner.
   const size_t outputs = view_.rows / std::min<size_t>(rows, 16);
-  const std::vector<float> x(rows * kColumns, 1.0F);
+  AlignedBuffer<float> x(rows * kColumns);  // as the activations of a pass are
+  std::ranges::fill(x.span(), 1.0F);
   std::vector<float> y(rows * outputs);
   const double bytes = static_cast<double>(data_.size() + scales_.size()) *
                        static_cast<double>(outputs) / static_cast<double>(view_.rows);

@@ -261,6 +261,10 @@ void MatMul(const WeightView& w, const float* x, size_t x_stride, size_t x_rows,
   HWY_DYNAMIC_DISPATCH(MatMulTarget)(w, x, x_stride, x_rows, y, y_stride);
 }
 
+size_t MatMulPanelBytes(size_t x_rows) {
+  return x_rows < HWY_NAMESPACE::kLeastPanelRows ? 0 : sizeof(HWY_NAMESPACE::Panel);
+}
+
 void TransposedMatVec(const WeightView& w, const float* a, float* y) {
   HWY_DYNAMIC_DISPATCH(TransposedMatVecTarget)(w, a, y);
 }

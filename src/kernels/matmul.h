@@ -45,6 +45,10 @@ size_t RowBytes(WeightType type, size_t columns);
 void MatMul(const WeightView& w, const float* x, size_t x_stride, size_t x_rows, float* y,
             size_t y_stride);
 
+// Bytes of its thread's stack that MatMul keeps weights and partial sums in, for so many rows; 0
+// where they are few.
+size_t MatMulPanelBytes(size_t x_rows);
+
 // y[c] = sum over rows o of a[o] * w[o][c], a chain of fused multiply-adds from zero in ascending
 // order of o. y: [columns]. The product with the transposed matrix, used to absorb kv_b_proj into
 // the query (docs/model.md section 3).

@@ -374,6 +374,15 @@ TEST_P(MatMulTest, DecodesPublishedExpertRows) {
   }
 }
 
+TEST(MatMulViewTest, OnlyManyRowsTakeStackForPanels) {
+  EXPECT_EQ(MatMulPanelBytes(1), 0U);
+  EXPECT_EQ(MatMulPanelBytes(11), 0U);
+  EXPECT_GT(MatMulPanelBytes(12), 0U);
+  EXPECT_EQ(MatMulPanelBytes(2048), MatMulPanelBytes(12));
+  // Threads have at least 2 MiB of stack on the systems that matter.
+  EXPECT_LT(MatMulPanelBytes(2048), size_t{1} << 20);
+}
+
 TEST(MatMulViewTest, RowBytesFollowTheFormat) {
   EXPECT_EQ(RowBytes(WeightType::kF32, 7), 28U);
   EXPECT_EQ(RowBytes(WeightType::kBf16, 7), 14U);

@@ -6,12 +6,22 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/file_hole.h"
+#include "checkpoint/model_folders.h"
 #include "checkpoint/shard_header.h"
 #include "checkpoint/untrusted_file.h"
 
 namespace kimi_k3 {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kWayOut =
+    "remove it and give the kimi_k3 quantize command that made the overlay again, it makes what is "
+    "missing";
+
+}  // namespace
 
 OverlayBinder::OverlayBinder(Checkpoint& checkpoint, fs::path folder)
     : checkpoint_(checkpoint), folder_(std::move(folder)) {}
@@ -21,6 +31,9 @@ void OverlayBinder::Run() {
   ListPromised();
   ReadFiles();
   CheckNothingIsMissing();
+  if (!problems_.empty() && !tells_of_another_base_) {
+    problems_.AddAlways("{}: where a file is damaged, {}", folder_.string(), kWayOut);
+  }
   CheckNothingIsUnnamed();
   problems_.ThrowIfAny();
   for (Shard& shard : shards_) checkpoint_.shards_.push_back(std::move(shard));
@@ -72,16 +85,34 @@ void OverlayBinder::ListPromised() {
 
 void OverlayBinder::ReadFiles() {
   SafetensorsHeaderParser parser;
-  for (const OverlayFile& file : record_.files) ReadFile(file, parser);
+  for (const OverlayFile& file : record_.files) {
+    if (!HasEntry(folder_, file.name)) {
+      Fail(
+          ErrorKind::kCheckpoint,
+          "{}: is missing: give the kimi_k3 quantize command that made the overlay again, it makes "
+          "what is missing",
+          PathOf(file));
+    }
+    try {
+      ReadFile(file, parser);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kCheckpoint) throw;
+      Fail(ErrorKind::kCheckpoint, "{}: {}", error.what(), kWayOut);
+    }
+  }
 }
 
 void OverlayBinder::ReadFile(const OverlayFile& file, SafetensorsHeaderParser& parser) {
   const OpenFile opened = OpenRegularFile(folder_ / file.name);
   if (opened.bytes != file.bytes) {
-    Fail(ErrorKind::kCheckpoint,
-         "{}: has {} bytes, but {} says {}: it was cut or replaced; remove it and give the kimi_k3 "
-         "quantize command that made the overlay again, it makes what is missing",
+    Fail(ErrorKind::kCheckpoint, "{}: has {} bytes, but {} says {}: it was cut or replaced",
          PathOf(file), opened.bytes, kOverlayRecordName, file.bytes);
+  }
+  if (const auto hole = FirstHole(opened)) {
+    checkpoint_.warnings_.push_back(fmt::format(
+        "{}: has a hole from byte {} to {}, which reads as zeros, as after a copy that was broken "
+        "off: kimi_k3 verify --overlay tells whether it is whole",
+        PathOf(file), hole->begin, hole->end));
   }
   shards_.push_back({folder_ / file.name, opened.bytes});
   const uint64_t data_offset = LoadShardHeader(folder_ / file.name, opened, parser);

@@ -181,7 +181,13 @@ bool OverlayRowFits(Dtype form, uint64_t columns, uint64_t row_bytes) {
 std::optional<OverlayRecord> OverlayRecord::Load(const fs::path& folder) {
   if (!HasEntry(folder, kOverlayRecordName)) return std::nullopt;
   const fs::path path = folder / kOverlayRecordName;
-  const json root = ParseStrictJson(ReadTextFile(path, kLongestRecordBytes), path.string());
+  const std::string text = ReadTextFile(path, kLongestRecordBytes);
+  json root;
+  try {
+    root = ParseStrictJson(text, path.string());
+  } catch (const Error& error) {
+    Fail(error.kind(), "{}; remove this overlay and make it anew (kimi_k3 quantize)", error.what());
+  }
   return RecordReader(path.string()).Read(root);
 }
 

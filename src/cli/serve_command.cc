@@ -37,6 +37,7 @@ struct ServeOptions {
   EngineOptions engine;
   ServerOptions server;
   std::optional<std::string> host, model_name, key, key_file, cache_dir;
+  bool has_cache_size = false;
   size_t port = 8080;
   size_t sequences = 0;  // 0: kDefaultSequences, or fewer where the memory has no room for them
   bool quiet = false;
@@ -86,11 +87,11 @@ void AddGenerationFlags(CLI::App& command, ServeOptions& options) {
   group.Text("--cache-dir", "DIR", options.cache_dir,
              "Keep the states of conversations that must leave memory in this folder");
   group.Value("--cache-size", "SIZE", "Most bytes in that folder; without it 16GiB",
-              [&server](const std::string& text) {
+              [&server, &options](const std::string& text) {
+                options.has_cache_size = true;
                 server.most_cache_bytes = ReadSizeFlag("--cache-size", text);
                 if (server.most_cache_bytes == 0) {
-                  Fail(ErrorKind::kUsage,
-                       "--cache-size: a folder of 0 bytes keeps nothing; leave --cache-dir out");
+                  Fail(ErrorKind::kUsage, "--cache-size: a folder of 0 bytes keeps nothing");
                 }
               });
   group.Number("--temp", "T", server.temperature, "Temperature of requests that name none");
@@ -150,6 +151,9 @@ std::vector<std::string> ReadKeys(const ServeOptions& options) {
 void CheckOptions(const ServeOptions& options) {
   if (options.engine.model_dir.empty()) {
     Fail(ErrorKind::kUsage, "which model? Give the checkpoint's folder with -m DIR");
+  }
+  if (options.has_cache_size && !options.cache_dir) {
+    Fail(ErrorKind::kUsage, "--cache-size needs --cache-dir, the folder whose size it bounds");
   }
   SamplingOptions sampling;
   sampling.temperature = options.server.temperature;

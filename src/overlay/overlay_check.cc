@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/file_hole.h"
 #include "checkpoint/overlay_record.h"
+#include "checkpoint/untrusted_file.h"
 #include "fetch/file_check.h"
 
 namespace kimi_k3 {
@@ -25,8 +27,17 @@ FileFinding CheckOverlayFile(const OverlayFile& file, const std::filesystem::pat
     finding.problems.push_back(fmt::format("{}: is missing", path.string()));
     return finding;
   }
-  if (options.quick) return finding;
   try {
+    if (options.quick) {
+      if (const auto hole = FirstHole(OpenRegularFile(path))) {
+        finding.state = FileState::kBad;
+        finding.problems.push_back(fmt::format(
+            "{}: has a hole from byte {} to {}, which reads as zeros: remove it, and kimi_k3 "
+            "quantize makes it anew",
+            path.string(), hole->begin, hole->end));
+      }
+      return finding;
+    }
     FileCheckRequest request;
     request.path = path;
     request.digests = {DigestKind::kSha256};

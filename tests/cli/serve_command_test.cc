@@ -135,7 +135,8 @@ TEST(ServeCommand, RefusesWhatMakesNoSense) {
   EXPECT_NE(refusal({"--api-key", ""}).find("--api-key"), std::string::npos);
   EXPECT_NE(refusal({"--temp", "-1"}).find("temperature"), std::string::npos);
   EXPECT_NE(refusal({"--host", "no such host"}).find("--host"), std::string::npos);
-  EXPECT_NE(refusal({"--cache-size", "0"}).find("leave --cache-dir out"), std::string::npos);
+  EXPECT_NE(refusal({"--cache-size", "0"}).find("keeps nothing"), std::string::npos);
+  EXPECT_NE(refusal({"--cache-size", "1G"}).find("--cache-dir"), std::string::npos);
   EXPECT_NE(refusal({"--parallel", "0"}).find("--parallel"), std::string::npos);
   EXPECT_EQ(RunProgram({"serve", "--port", "0"}).exit_code, 2);
 }

@@ -141,9 +141,19 @@ TEST(OverlayBinder, RefusesFilesOfAnotherLengthAndMissingOnes) {
   const fs::path overlay = MakeOverlay(folder, Dtype::kQ8);
   fs::resize_file(overlay / kFile, fs::file_size(overlay / kFile) - 1);
   EXPECT_THAT(UseRefusal(overlay),
-              HasSubstr("it was cut or replaced; remove it and give the kimi_k3 quantize command"));
+              HasSubstr("it was cut or replaced: remove it and give the kimi_k3 quantize command"));
   fs::remove(overlay / kFile);
-  EXPECT_THAT(UseRefusal(overlay), HasSubstr(kFile));
+  EXPECT_THAT(UseRefusal(overlay),
+              HasSubstr(std::string(kFile) + ": is missing: give the kimi_k3"));
+}
+
+TEST(OverlayBinder, TellsTheWayOutOfWhateverIsDamaged) {
+  const ScratchFolder folder;
+  const fs::path overlay = MakeOverlay(folder, Dtype::kQ8);
+  std::fstream(overlay / kFile, std::ios::in | std::ios::out).write("\1\0\0\0\0\0\0", 8);
+  EXPECT_THAT(UseRefusal(overlay), HasSubstr("remove it and give the kimi_k3 quantize command"));
+  fs::resize_file(overlay / "overlay.json", 10);
+  EXPECT_THAT(UseRefusal(overlay), HasSubstr("remove this overlay and make it anew"));
 }
 
 struct OverlayDamage {

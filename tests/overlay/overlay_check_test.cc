@@ -41,6 +41,23 @@ TEST(OverlayCheck, NamesTheFileThatHasChanged) {
   EXPECT_TRUE(Check(overlay, true).good());
 }
 
+TEST(OverlayCheck, AHoleIsFoundWithoutReadingAndToldOfWhereTheOverlayIsUsed) {
+  const ScratchFolder folder;
+  const auto overlay = MakeOverlay(folder, Dtype::kQ8);
+  const auto file = overlay / "layer-00004.safetensors";
+  const uint64_t bytes = std::filesystem::file_size(file);
+  std::filesystem::resize_file(file, 20000);
+  std::filesystem::resize_file(file, bytes);
+  const VerifyReport report = Check(overlay, true);
+  EXPECT_EQ(report.bad(), 1U);
+  EXPECT_THAT(report.files[5].problems.front(), HasSubstr("has a hole from byte 20480 to"));
+  Checkpoint checkpoint = Checkpoint::Open(TrainedModel());
+  checkpoint.UseOverlay(overlay);
+  ASSERT_FALSE(checkpoint.warnings().empty());
+  EXPECT_THAT(checkpoint.warnings().back(),
+              HasSubstr("layer-00004.safetensors: has a hole from byte 20480 to"));
+}
+
 TEST(OverlayCheck, TellsOfAMissingFileAndOfAnotherCheckpoint) {
   const ScratchFolder folder;
   const auto overlay = MakeOverlay(folder, Dtype::kQ8);

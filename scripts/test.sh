@@ -17,8 +17,8 @@ $quick || scripts/setup.sh clang-14 libclang-rt-14-dev
 say() { printf '\n== %s\n' "$*"; }
 jobs=$(nproc)
 
-# Rooms compiled whole and the tests' headers once, in less time; clang compiles source by source, which finds what one takes from
-# another.
+# Rooms compiled whole and the tests' headers once, in less time; clang compiles source by source,
+# which finds what one takes from another.
 unity=(-DCMAKE_UNITY_BUILD=ON -DKIMI_K3_PCH=ON)
 # build PRESET [target ...]: configures and builds, showing the log only where it fails.
 build() {

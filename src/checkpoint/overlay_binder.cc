@@ -17,9 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kWayOut =
-    "remove it and give the kimi_k3 quantize command that made the overlay again, it makes what is "
-    "missing";
+constexpr const char* kMakeAgain =
+    "give the kimi_k3 quantize command that made the overlay again, it makes what is missing";
 
 }  // namespace
 
@@ -32,7 +31,8 @@ void OverlayBinder::Run() {
   ReadFiles();
   CheckNothingIsMissing();
   if (!problems_.empty() && !tells_of_another_base_) {
-    problems_.AddAlways("{}: where a file is damaged, {}", folder_.string(), kWayOut);
+    problems_.AddAlways("{}: where a file is damaged, remove it and {}", folder_.string(),
+                        kMakeAgain);
   }
   CheckNothingIsUnnamed();
   problems_.ThrowIfAny();
@@ -87,17 +87,13 @@ void OverlayBinder::ReadFiles() {
   SafetensorsHeaderParser parser;
   for (const OverlayFile& file : record_.files) {
     if (!HasEntry(folder_, file.name)) {
-      Fail(
-          ErrorKind::kCheckpoint,
-          "{}: is missing: give the kimi_k3 quantize command that made the overlay again, it makes "
-          "what is missing",
-          PathOf(file));
+      Fail(ErrorKind::kCheckpoint, "{}: is missing: {}", PathOf(file), kMakeAgain);
     }
     try {
       ReadFile(file, parser);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kCheckpoint) throw;
-      Fail(ErrorKind::kCheckpoint, "{}: {}", error.what(), kWayOut);
+      Fail(ErrorKind::kCheckpoint, "{}: remove it and {}", error.what(), kMakeAgain);
     }
   }
 }
@@ -198,10 +194,8 @@ void OverlayBinder::CheckNothingIsUnnamed() {
     const std::string name = it->path().filename().string();
     if (!name.ends_with(".safetensors") || name.starts_with('.')) continue;
     if (std::ranges::find(record_.files, name, &OverlayFile::name) != record_.files.end()) continue;
-    problems_.Add(
-        "{}: lies in this overlay, but {} does not have it: give the kimi_k3 quantize command that "
-        "made the overlay again, it makes what is missing",
-        (folder_ / Printable(name)).string(), kOverlayRecordName);
+    problems_.Add("{}: lies in this overlay, but {} does not have it: {}",
+                  (folder_ / Printable(name)).string(), kOverlayRecordName, kMakeAgain);
   }
 }
 

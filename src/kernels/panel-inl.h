@@ -112,7 +112,7 @@ HWY_INLINE void WidenStep(const Row<T> (&rows)[O], size_t step, float* to) {
   }
 }
 
-// The same for the first row tile of a panel, from the weights as they are stored, which it widens
+// PanelTile for the first row tile of a panel, from the weights as they are stored, which it widens
 // for all: stores to the second-level cache are slow, and hidden behind its products. Types that
 // need registers for their decoding are widened a step ahead.
 template <WeightType T, size_t R, size_t O>

@@ -19,6 +19,10 @@ class Parallel {
   // `grain` long but the last, each with its own `part`, and returns when all have ended. body must
   // not throw. What is computed may not depend on how the range was cut.
   virtual void For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, size_t)> body) = 0;
+
+  // As For(), for long bodies that need no `part`: body(begin, end) for ranges that are more than
+  // parts() and end small, so that nobody waits long for a part that is slow.
+  virtual void ForPieces(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body) = 0;
 };
 
 }  // namespace kimi_k3

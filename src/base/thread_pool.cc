@@ -131,8 +131,7 @@ void ThreadPool::RunParts() {
     if (taken == parts) return;
     // Whoever wins this part keeps the loop from ending, and so may read what describes it.
     if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
-    const size_t begin = taken * part_size_;
-    (*body_)(taken, begin, std::min(n_, begin + part_size_));
+    (*body_)(taken, cut_.Begin(taken), cut_.Begin(taken + 1));
     if (parts_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) parts_left_.notify_one();
     ticket = ticket_.load(std::memory_order_acquire);
   }
@@ -154,10 +153,30 @@ void ThreadPool::For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, si
     body(0, 0, n);
     return;
   }
+  Run({n, 0, 0, (grains + threads() - 1) / threads() * grain}, body);
+}
+
+void ThreadPool::ForPieces(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body) {
+  const auto piece = [&](size_t, size_t begin, size_t end) { body(begin, end); };
+  // Half of each thread's share at once, then a quarter of what is left of it at a time.
+  const size_t half = n / grain / threads() / 2;
+  if (workers_.empty() || half == 0) return For(n, grain, piece);
+  Run({n, threads(), half * grain, (half + 3) / 4 * grain}, piece);
+}
+
+size_t ThreadPool::Cut::Begin(size_t part) const {
+  if (part < large_parts) return part * large;
+  return std::min(n, large_parts * large + (part - large_parts) * small);
+}
+
+size_t ThreadPool::Cut::parts() const {
+  return large_parts + (n - large_parts * large + small - 1) / small;
+}
+
+void ThreadPool::Run(const Cut& cut, FunctionRef<void(size_t, size_t, size_t)> body) {
   body_ = &body;
-  n_ = n;
-  part_size_ = (grains + threads() - 1) / threads() * grain;
-  const size_t parts = (n + part_size_ - 1) / part_size_;
+  cut_ = cut;
+  const size_t parts = cut.parts();
   parts_left_.store(static_cast<uint32_t>(parts), std::memory_order_relaxed);
   ticket_.store((((ticket_.load(std::memory_order_relaxed) >> 32) + 1) << 32) | (parts << 16),
                 std::memory_order_release);

@@ -29,21 +29,33 @@ class ThreadPool final : public Parallel {
 
   size_t parts() const override { return threads(); }
   void For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, size_t)> body) override;
+  void ForPieces(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body) override;
 
   // Loops run so far that needed more than one thread.
   uint64_t barriers() const { return barriers_; }
 
  private:
+  // How [0, n) is cut: into `large_parts` parts of one size, then into parts of another.
+  struct Cut {
+    size_t n;
+    size_t large_parts;
+    size_t large;
+    size_t small;
+    size_t Begin(size_t part) const;
+    size_t parts() const;
+  };
+
   void Work();
   void Stop();
+  // Runs the loop on all threads and waits for its end.
+  void Run(const Cut& cut, FunctionRef<void(size_t, size_t, size_t)> body);
   // Takes parts of the loop in progress and runs them until none is left.
   void RunParts();
 
   std::vector<std::thread> workers_;
   // The loop in progress; read only by who has taken a part of it.
   const FunctionRef<void(size_t, size_t, size_t)>* body_ = nullptr;
-  size_t n_ = 0;
-  size_t part_size_ = 0;
+  Cut cut_{};
   // Number of the loop (upper 32 bits), its parts (16 bits), parts taken (lower 16 bits).
   std::atomic<uint64_t> ticket_{0};
   std::atomic<uint32_t> parts_left_{0};

@@ -10,6 +10,7 @@
 #include "base/aligned_buffer.h"
 #include "kernels/isa.h"
 #include "kernels/limits.h"
+#include "model/linear.h"
 
 namespace kimi_k3 {
 namespace {
@@ -21,7 +22,6 @@ constexpr size_t kColumns = 7168;
 constexpr size_t kMatrixBytes = size_t{64} << 20;
 constexpr int kTries = 5;
 constexpr size_t kManyRows = 64;
-constexpr size_t kGrain = 8;  // outputs
 
 // The most work in a second of a few tries, each at least this long.
 template <typename Work>
@@ -64,7 +64,7 @@ double ProductMeter::BytesPerSecond(size_t rows) {
   const double bytes = static_cast<double>(data_.size() + scales_.size()) *
                        static_cast<double>(outputs) / static_cast<double>(view_.rows);
   return BestRate([&] {
-    pool_.For(outputs, kGrain, [&](size_t, size_t begin, size_t end) {
+    ForOutputs(pool_, outputs, rows, [&](size_t begin, size_t end) {
       kernels::MatMul(view_.Rows(begin, end - begin), x.data(), kColumns, rows, y.data() + begin,
                       outputs);
     });

@@ -23,8 +23,10 @@ struct Compute {
   Parallel& parallel;
 };
 
-// Outputs of one matrix product below this many are not worth sharing.
-inline constexpr size_t kOutputGrain = 8;
+// Runs body(begin, end) for ranges that cover the outputs of a product of `rows` rows, on all
+// threads.
+void ForOutputs(Parallel& parallel, size_t outputs, size_t rows,
+                FunctionRef<void(size_t, size_t)> body);
 
 // y[r] = W x[r] for every row; consumes `matrix` from the stream. y.stride >= rows of W.
 void Project(const Compute& compute, MatrixId matrix, RowsView x, RowsView y);

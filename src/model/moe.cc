@@ -116,7 +116,7 @@ void RunExpert(const Compute& compute, const ExpertWeights& expert, std::span<co
   } else {
     for (size_t i = 0; i < n; ++i) std::copy_n(rows.input.Row(uses[i].row), width, z.Row(i));
   }
-  compute.parallel.For(expert.gate.rows, kOutputGrain, [&](size_t, size_t begin, size_t end) {
+  ForOutputs(compute.parallel, expert.gate.rows, n, [&](size_t begin, size_t end) {
     const size_t count = end - begin;
     kernels::MatMul(expert.gate.Rows(begin, count), z.data, z.stride, n, rows.gate.data + begin,
                     rows.gate.stride);
@@ -127,7 +127,7 @@ void RunExpert(const Compute& compute, const ExpertWeights& expert, std::span<co
                       rows.gate.Row(i) + begin, count);
     }
   });
-  compute.parallel.For(expert.down.rows, kOutputGrain, [&](size_t, size_t begin, size_t end) {
+  ForOutputs(compute.parallel, expert.down.rows, n, [&](size_t begin, size_t end) {
     kernels::MatMul(expert.down.Rows(begin, end - begin), rows.gate.data, rows.gate.stride, n,
                     rows.result.data + begin, rows.result.stride);
   });

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 namespace kimi_k3 {
@@ -24,6 +26,40 @@ TEST(ThreadPool, CoversEveryIndexExactlyOnceForAnySizeGrainAndThreadCount) {
       }
     }
   }
+}
+
+TEST(ThreadPool, CoversEveryIndexOnceInPieces) {
+  for (const size_t threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (const size_t n : {0, 1, 2, 7, 47, 64, 1000, 1001}) {
+      for (const size_t grain : {1, 3, 16, 2000}) {
+        std::vector<int> visits(n, 0);
+        pool.ForPieces(n, grain, [&](size_t begin, size_t end) {
+          EXPECT_TRUE(begin < end);
+          EXPECT_TRUE(end == n || (end - begin) % grain == 0);
+          for (size_t i = begin; i < end; ++i) ++visits[i];
+        });
+        EXPECT_EQ(visits, std::vector<int>(n, 1));
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, TakesPiecesFromAThreadThatIsSlow) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<size_t> by_others = 0;
+  std::atomic<bool> others_done = false;
+  // The caller stays in its first piece until all the rest has been done without it.
+  pool.ForPieces(64, 1, [&](size_t begin, size_t end) {
+    if (std::this_thread::get_id() == caller) {
+      while (!others_done) std::this_thread::yield();
+      return;
+    }
+    by_others += end - begin;
+    if (by_others >= 48) others_done = true;
+  });
+  EXPECT_GE(by_others, 48U);
 }
 
 TEST(ThreadPool, RunsManyShortLoopsInOrder) {

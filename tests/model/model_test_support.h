@@ -25,6 +25,9 @@ class RandomCuts final : public Parallel {
   explicit RandomCuts(size_t parts, uint64_t seed = 1) : parts_(parts), random_(seed) {}
   size_t parts() const override { return parts_; }
   void For(size_t n, size_t grain, FunctionRef<void(size_t, size_t, size_t)> body) override;
+  void ForPieces(size_t n, size_t grain, FunctionRef<void(size_t, size_t)> body) override {
+    For(n, grain, [&](size_t, size_t begin, size_t end) { body(begin, end); });
+  }
 
  private:
   size_t parts_;

@@ -4,7 +4,6 @@
 #include "kernels/matmul.h"
 
 namespace kimi_k3 {
-
 namespace {
 
 // Outputs below this many are not worth sharing.
@@ -17,8 +16,7 @@ constexpr size_t kManyRowsGrain = 24;
 
 void ForOutputs(Parallel& parallel, size_t outputs, size_t rows,
                 FunctionRef<void(size_t, size_t)> body) {
-  if (rows >= kManyRows) return parallel.ForPieces(outputs, kManyRowsGrain, body);
-  parallel.For(outputs, kOutputGrain, [&](size_t, size_t begin, size_t end) { body(begin, end); });
+  parallel.ForPieces(outputs, rows >= kManyRows ? kManyRowsGrain : kOutputGrain, body);
 }
 
 void Project(const Compute& compute, MatrixId matrix, RowsView x, RowsView y) {

@@ -8,15 +8,21 @@ namespace {
 
 // Outputs below this many are not worth sharing.
 constexpr size_t kOutputGrain = 8;
-// Where many rows share the weights: what still has enough outputs for its activations.
+// What many rows need of them, so that their activations are not fetched for too little.
 constexpr size_t kManyRows = 12;
-constexpr size_t kManyRowsGrain = 24;
+constexpr size_t kManyRowsPiece = 24;
+// Fewer pieces would not be more even than equal parts.
+constexpr size_t kPiecesOfPart = 4;
 
 }  // namespace
 
 void ForOutputs(Parallel& parallel, size_t outputs, size_t rows,
                 FunctionRef<void(size_t, size_t)> body) {
-  parallel.ForPieces(outputs, rows >= kManyRows ? kManyRowsGrain : kOutputGrain, body);
+  const size_t piece = rows >= kManyRows ? kManyRowsPiece : kOutputGrain;
+  if (outputs / piece >= kPiecesOfPart * parallel.parts()) {
+    return parallel.ForPieces(outputs, piece, body);
+  }
+  parallel.For(outputs, kOutputGrain, [&](size_t, size_t begin, size_t end) { body(begin, end); });
 }
 
 void Project(const Compute& compute, MatrixId matrix, RowsView x, RowsView y) {

@@ -80,6 +80,11 @@ void CheckOptions(const BatchOptions& options) {
   if (!options.input || options.input->empty()) {
     Fail(ErrorKind::kUsage, "which requests? kimi_k3 batch IN.jsonl -o OUT.jsonl");
   }
+  if (*options.input == "-") {
+    Fail(ErrorKind::kUsage,
+         "requests cannot come from standard input: a job that was stopped reads them again; "
+         "write them to a file");
+  }
   if (!options.output || options.output->empty()) {
     Fail(ErrorKind::kUsage, "where should results go? Name a file with -o");
   }

@@ -93,11 +93,11 @@ Flag FlagGroup::Texts(const std::string& names, const std::string& value,
 
 Flag FlagGroup::Count(const std::string& names, const std::string& value, uint64_t& target,
                       const std::string& help, uint64_t least, uint64_t most) {
-  return Value(names, value, help,
-               [names, &target, least, most](const std::string& text) {
-                 target = ParseCount(names, text, least, most);
-               })
-      .Default(fmt::to_string(target));
+  Flag flag = Value(names, value, help, [names, &target, least, most](const std::string& text) {
+    target = ParseCount(names, text, least, most);
+  });
+  // A default below `least` stands for what no number says.
+  return target < least ? flag : flag.Default(fmt::to_string(target));
 }
 
 Flag FlagGroup::Number(const std::string& names, const std::string& value, float& target,

@@ -375,6 +375,9 @@ TEST_F(BatchCommand, WhatMakesNoSenseIsRefused) {
   WriteText(in_, "");
   EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_}).exit_code, 2);
   EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_, "-o", in_}).exit_code, 2);
+  const ProgramResult piped = RunProgram({"batch", "-m", TinyModel(), "-", "-o", out_});
+  EXPECT_EQ(piped.exit_code, 2);
+  EXPECT_THAT(piped.err, HasSubstr("write them to a file"));
   EXPECT_EQ(Run({"--temp", "-1"}).exit_code, 2);
   EXPECT_EQ(RunProgram({"batch", "-m", TinyModel(), in_ + "none", "-o", out_}).exit_code, 5);
   const ProgramResult empty = Run();

@@ -12,6 +12,7 @@ namespace kimi_k3 {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string MessageOf(const std::function<void()>& action) {
   try {
@@ -93,6 +94,14 @@ TEST(FlagGroup, LeavesDefaultsWhereNothingIsGiven) {
   EXPECT_EQ(flags.count, 5U);
   EXPECT_THAT(flags.app.help(), HasSubstr("N=5"));
   EXPECT_THAT(flags.app.help(), HasSubstr("one|two"));
+}
+
+TEST(FlagGroup, ShowsNoDefaultThatNobodyMayGive) {
+  CLI::App app;
+  uint64_t automatic = 0;
+  FlagGroup(app, "Flags").Count("--parallel", "N", automatic, "", 1, 9);
+  EXPECT_THAT(app.help(), HasSubstr("--parallel N"));
+  EXPECT_THAT(app.help(), Not(HasSubstr("=0")));
 }
 
 TEST(FlagGroup, TextsAreTakenAsTheyAre) {

@@ -180,7 +180,7 @@ void AnswerRun::Close(StopReason reason) {
 void AnswerRun::WarnOfCut(StopReason reason) {
   const bool cut = reason == StopReason::kMaxTokens || reason == StopReason::kContextFull;
   if (cut && options_.constraint != nullptr) {
-    output_.Note(
+    output_.Warning(
         reason == StopReason::kMaxTokens
             ? fmt::format("cut before the JSON was whole: {} tokens were not enough (see -n)",
                           note_.max_tokens)
@@ -188,11 +188,12 @@ void AnswerRun::WarnOfCut(StopReason reason) {
     return;
   }
   if (!cut || note_.answer().empty() || !printer_.is_reasoning()) return;
-  output_.Note(reason == StopReason::kMaxTokens
-                   ? fmt::format("cut inside the reasoning, before any answer: {} tokens were not "
-                                 "enough (see -n)",
-                                 note_.max_tokens)
-                   : "cut inside the reasoning, before any answer: the context is full (see -c)");
+  output_.Warning(
+      reason == StopReason::kMaxTokens
+          ? fmt::format("cut inside the reasoning, before any answer: {} tokens were not "
+                        "enough (see -n)",
+                        note_.max_tokens)
+          : "cut inside the reasoning, before any answer: the context is full (see -c)");
 }
 
 // What was generated before the failure is shown, and what it cost is written.

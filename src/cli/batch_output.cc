@@ -210,7 +210,8 @@ bool BatchOutput::IsOutdated(const JsonValue& result, bool refused) {
   }
   Fail(ErrorKind::kUsage,
        "{}: line {} answers \"{}\", but another request of that name, or with another model or "
-       "other flags than now; name another file (-o), or give what it was begun with",
+       "other flags than now (such as -c, --temp or --model-name); name another file (-o), or give "
+       "what it was begun with",
        path_.string(), lines_, whose);
 }
 

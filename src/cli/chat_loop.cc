@@ -21,6 +21,9 @@
 namespace kimi_k3 {
 namespace {
 
+// Positions beside a message that is too long, in the context that is advised.
+constexpr size_t kRoomForAnAnswer = 256;
+
 constexpr std::string_view kHelp =
     "What you type goes to the model. A line that ends in \\ goes on in the next one; lines\n"
     "between \"\"\" and \"\"\" are taken as they stand. Ctrl-C stops an answer, Ctrl-D leaves.\n"
@@ -186,6 +189,12 @@ void ChatLoop::Say(const std::string& message) {
   asked.max_tokens = options_.max_tokens;
   AskInChat(asked, engine_.tokenizer(), message);
   if (asked.text.size() > engine_.context()) {
+    if (note_.text.empty()) {
+      Fail(ErrorKind::kUsage,
+           "the message has {} tokens, but the context only {} positions: begin the chat with more "
+           "(-c {})",
+           asked.text.size(), engine_.context(), asked.text.size() + kRoomForAnAnswer);
+    }
     Fail(ErrorKind::kUsage,
          "with this message the conversation has {} tokens, but the context only {} positions: "
          "/reset begins anew; {} and a larger -c goes on",

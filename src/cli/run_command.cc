@@ -63,7 +63,7 @@ void CheckRoom(const SessionNote& note, const Engine& engine, Output& output) {
   // The last token that is generated needs no position.
   const size_t room = engine.context() - length + 1;
   if (left > room) {
-    output.Note(
+    output.Warning(
         fmt::format("the context has room for {} of the {} tokens asked for (see -c)", room, left));
   }
 }

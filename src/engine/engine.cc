@@ -156,8 +156,7 @@ const Tokenizer& Engine::tokenizer() const {
   if (!parts_->tokenizer) {
     Fail(ErrorKind::kCheckpoint,
          "{}: has no tiktoken.model, so text cannot become tokens: fetch the tokenizer files into "
-         "it "
-         "(kimi_k3 pull), or give token ids where a command takes them",
+         "it (kimi_k3 pull); without them there is only run, with token ids",
          parts_->options.model_dir.string());
   }
   return *parts_->tokenizer;

@@ -3,7 +3,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 
 #include "server/api_error.h"
 
@@ -23,6 +25,12 @@ std::optional<T> ReadWhole(const std::string& text) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// open: any number from `least` on will do.
+template <typename T>
+std::string RangeText(T least, T most, bool open) {
+  return open ? fmt::format("of at least {}", least) : fmt::format("from {} to {}", least, most);
 }
 
 }  // namespace
@@ -57,7 +65,9 @@ std::optional<double> NumberField(const JsonValue& object, const std::string& na
   // Too small for a double is as good as zero; too large is out of every range.
   if (status == std::errc::result_out_of_range) number = std::strtod(text.c_str(), nullptr);
   if (!(number >= least && number <= most)) {
-    RefuseField(name, "must be from {} to {}, not {}", least, most, text.substr(0, 40));
+    RefuseField(name, "must be a number {}, not {}",
+                RangeText(least, most, most >= std::numeric_limits<float>::max()),
+                text.substr(0, 40));
   }
   return number;
 }
@@ -71,8 +81,8 @@ std::optional<int64_t> IntegerField(const JsonValue& object, const std::string& 
   const std::optional<int64_t> number =
       value->number().is_integer() ? ReadWhole<int64_t>(text) : std::nullopt;
   if (!number || *number < least || *number > most) {
-    RefuseField(name, "must be a whole number from {} to {}, not {}", least, most,
-                text.substr(0, 40));
+    RefuseField(name, "must be a whole number {}, not {}",
+                RangeText(least, most, most == INT64_MAX), text.substr(0, 40));
   }
   return number;
 }

@@ -1,6 +1,9 @@
 // Reads an OpenAI chat completion request; it comes from outside and is not trusted.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -135,6 +138,9 @@ ChatMessage ParseMessage(const JsonValue& message, const std::string& where) {
     if (parsed.tool_call_id.empty()) parsed.tool_call_id = IdOr(message, "id", where);
     parsed.tool = StringOr(message, "tool", where);
   }
+  if (parsed.role == ChatRole::kUser && FindSet(message, "content") == nullptr) {
+    Fail(ErrorKind::kUsage, "{}.content: is missing", where);
+  }
   return parsed;
 }
 
@@ -147,6 +153,11 @@ ThinkingEffort ParseEffort(std::string_view effort, std::string_view where) {
 
 // The API's field knows more words than the prompt; hosted services map them like this.
 void ApplyApiEffort(std::string_view effort, std::string_view where, ChatRequest& request) {
+  constexpr std::array<std::string_view, 6> kEfforts = {"none", "low",   "medium",
+                                                        "high", "xhigh", "max"};
+  if (std::ranges::find(kEfforts, effort) == kEfforts.end()) {
+    Fail(ErrorKind::kUsage, "{}: must be {}, not \"{}\"", where, fmt::join(kEfforts, ", "), effort);
+  }
   request.thinking = effort != "none";
   if (!request.thinking) return;
   if (effort == "medium") {

@@ -278,7 +278,7 @@ TEST(Run, QuietSwallowsNoWarning) {
   config["text_config"].erase("activation_situ_beta");
   std::ofstream(folder / "m/config.json") << config.dump();
   const ProgramResult result =
-      RunProgram({"-q", "-m", folder / "m", "-p", "x", "-n", "1", "-c", "128"});
+      RunProgram({"-q", "-m", folder / "m", "-p", "x", "-n", "1", "-c", "128", "--no-thinking"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.err, AllOf(StartsWith(folder / "m/config.json"),
                                 HasSubstr("text_config.activation_situ_beta is missing")));

@@ -196,8 +196,8 @@ TEST(RunText, AnAnswerSatisfiesItsSchema) {
       RunProgram({"-m", TinyModel(), "-p", "Hello.", "-j", R"({"items": {"not": {}}})"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("--json-schema.items.not: this keyword is not supported"));
-  const ProgramResult cut =
-      RunProgram({"-m", TinyModel(), "-p", "Hello.", "--no-thinking", "-n", "3", "-j", schema});
+  const ProgramResult cut = RunProgram(
+      {"-m", TinyModel(), "-p", "Hello.", "--no-thinking", "-n", "3", "-j", schema, "-q"});
   EXPECT_THAT(cut.err, HasSubstr("cut before the JSON was whole: 3 tokens were not enough"));
 }
 

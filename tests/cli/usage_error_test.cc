@@ -56,6 +56,8 @@ TEST_F(Described, FlagsAndCommands) {
   EXPECT_THAT(Describe({"paln"}), HasSubstr("no command paln; did you mean plan?"));
   EXPECT_THAT(Describe({"-m", "x", "a prompt"}), HasSubstr("needs quotes"));
   EXPECT_EQ(Describe({"-m"}), "--model needs a value (kimi_k3 --help lists the flags)");
+  EXPECT_THAT(Describe({"plan", "-m", "x", "more"}),
+              HasSubstr("\"more\" is more than the plan command takes"));
   EXPECT_THAT(Describe({"plan", "--nope"}), HasSubstr("no flag --nope of the plan command"));
   EXPECT_THAT(Describe({"plan"}), HasSubstr("--model is required (kimi_k3 plan --help"));
 }

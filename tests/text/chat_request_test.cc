@@ -63,7 +63,8 @@ TEST(ChatRequest, EffortAndThinkingAreMapped) {
       Parse(R"("reasoning_effort": "none", "thinking": {"type": "enabled", "effort": "low"})")
           .thinking);
   EXPECT_FALSE(Parse(R"("thinking": {"type": "disabled"})").thinking);
-  EXPECT_THAT(Refusal(With(R"("reasoning_effort": "huge")")), HasSubstr("reasoning_effort"));
+  EXPECT_THAT(Refusal(With(R"("reasoning_effort": "huge")")),
+              HasSubstr("reasoning_effort: must be none, low, medium, high, xhigh, max"));
   EXPECT_THAT(Refusal(With(R"("reasoning_effort": 3)")), HasSubstr("reasoning_effort"));
   EXPECT_THAT(Refusal(With(R"("thinking": {"type": "auto"})")), HasSubstr("thinking.type"));
   EXPECT_THAT(Refusal(With(R"("thinking": true)")), HasSubstr("thinking"));
@@ -174,6 +175,13 @@ TEST(ChatRequest, WrongTypesAreRefusedByName) {
               HasSubstr("messages[1].tool_calls[0].function.name"));
   EXPECT_THAT(MessageRefusal(R"({"role": "assistant", "partial": "yes"})"),
               HasSubstr("messages[1].partial"));
+}
+
+TEST(ChatRequest, AQuestionWithoutContentIsRefused) {
+  EXPECT_EQ(MessageRefusal(R"({"role": "user", "contents": "b"})"),
+            "messages[1].content: is missing");
+  EXPECT_EQ(MessageRefusal(R"({"role": "user", "content": null})"),
+            "messages[1].content: is missing");
 }
 
 TEST(ChatRequest, BrokenJsonIsRefusedWithItsPlace) {

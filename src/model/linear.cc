@@ -9,7 +9,7 @@ namespace {
 // Outputs below this many are not worth sharing.
 constexpr size_t kOutputGrain = 8;
 // What many rows need of them, so that their activations are not fetched for too little.
-constexpr size_t kManyRows = 12;
+constexpr size_t kManyRows = 64;
 constexpr size_t kManyRowsPiece = 24;
 // Fewer pieces would not be more even than equal parts.
 constexpr size_t kPiecesOfPart = 4;

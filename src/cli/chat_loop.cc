@@ -21,9 +21,6 @@
 namespace kimi_k3 {
 namespace {
 
-// Positions beside a message that is too long, in the context that is advised.
-constexpr size_t kRoomForAnAnswer = 256;
-
 constexpr std::string_view kHelp =
     "What you type goes to the model. A line that ends in \\ goes on in the next one; lines\n"
     "between \"\"\" and \"\"\" are taken as they stand. Ctrl-C stops an answer, Ctrl-D leaves.\n"

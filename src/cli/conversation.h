@@ -2,12 +2,16 @@
 // extends what the state has seen.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "cli/session_note.h"
 #include "kimi_k3/tokenizer.h"
 
 namespace kimi_k3 {
+
+// Positions for an answer, in the context that is advised where a prompt has no room.
+inline constexpr size_t kRoomForAnAnswer = 256;
 
 // Makes the answer a message of the conversation: its very tokens with whatever was cut off closed,
 // as the next prompt will contain it. Nothing where there is no answer yet.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/answer_printer.h"
 #include "cli/answer_run.h"
+#include "cli/conversation.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
 #include "cli/npy_file.h"
@@ -58,7 +59,7 @@ void CheckRoom(const SessionNote& note, const Engine& engine, Output& output) {
   if (length > engine.context()) {
     Fail(ErrorKind::kUsage,
          "the prompt has {} tokens, but the context has only {} positions: ask for more (-c {})",
-         length, engine.context(), length + std::min<size_t>(left, 256));
+         length, engine.context(), length + std::min(left, kRoomForAnAnswer));
   }
   // The last token that is generated needs no position.
   const size_t room = engine.context() - length + 1;

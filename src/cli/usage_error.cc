@@ -62,14 +62,13 @@ std::string DescribeStray(const CLI::App& app, const CLI::App& command, const st
     return fmt::format("there is no flag {}{}{}", flag, of_command,
                        Suggestion(ClosestWord(flag, FlagNames(command))));
   }
-  const std::string closest = &command == &app ? ClosestWord(word, CommandNames(app)) : "";
-  if (!closest.empty()) return fmt::format("there is no command {}{}", word, Suggestion(closest));
   if (&command != &app) {
     return fmt::format(
-        "\"{}\" is more than the {} command takes; a text or name of several words "
-        "needs quotes",
+        "\"{}\" is more than the {} command takes; a text or name of several words needs quotes",
         word, command.get_name());
   }
+  const std::string closest = ClosestWord(word, CommandNames(app));
+  if (!closest.empty()) return fmt::format("there is no command {}{}", word, Suggestion(closest));
   return fmt::format("\"{}\" is neither a command nor a flag; a text of several words needs quotes",
                      word);
 }

@@ -281,6 +281,17 @@ TEST(ChatCommands, AConversationThatHasNoRoomIsToldSo) {
   EXPECT_THAT(result.out, HasSubstr("1 answer; "));
 }
 
+TEST(ChatCommands, AFirstMessageThatHasNoRoomIsToldTheContextItNeeds) {
+  const std::string message = Line(std::string(2000, 'x'));
+  const ProgramResult refused = Talk(message, {"-c", "200"});
+  EXPECT_THAT(refused.err, Not(HasSubstr("/reset")));
+  const size_t advice = refused.err.find("(-c ");
+  ASSERT_NE(advice, std::string::npos) << refused.err;
+  const std::string context = std::to_string(std::stoul(refused.err.substr(advice + 4)));
+  const ProgramResult answered = Talk(message, {"-c", context, "-n", "1"});
+  EXPECT_THAT(answered.err, Not(HasSubstr("positions: begin"))) << answered.err;
+}
+
 TEST(ChatErrors, ASessionThatCannotBeSavedAnyMoreShowsInTheExitCode) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "d");

@@ -59,6 +59,23 @@ TEST(JsonFields, WholeNumbers) {
   }
 }
 
+TEST(JsonFields, NoBoundIsNamedThatNobodyMeets) {
+  const auto refusal = [](const auto& read) -> std::string {
+    try {
+      read(Field("-7"));
+    } catch (const ApiError& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_EQ(refusal([](const auto& object) { IntegerField(object, "x", 1, INT64_MAX); }),
+            "x: must be a whole number of at least 1, not -7");
+  EXPECT_EQ(refusal([](const auto& object) { IntegerField(object, "x", 1, 9); }),
+            "x: must be a whole number from 1 to 9, not -7");
+  EXPECT_EQ(refusal([](const auto& object) { NumberField(object, "x", 0, 1); }),
+            "x: must be a number from 0 to 1, not -7");
+}
+
 TEST(JsonFields, Seeds) {
   const auto read = [](const text::JsonValue& object) { return SeedField(object, "x"); };
   EXPECT_EQ(read(Field("0")), 0U);

@@ -1,8 +1,6 @@
 // What one sequence carries from position to position.
 #include "model/sequence_state.h"
 
-#include <algorithm>
-
 #include "base/checked_math.h"
 #include "base/error.h"
 
@@ -17,10 +15,17 @@ size_t StateBytes(const KdaConfig& kda, kernels::StateType type) {
 }
 size_t TailFloats(const KdaConfig& kda) { return 3 * (kda.conv_taps - 1) * kda.width(); }
 
+size_t CacheLineCeil(size_t bytes) {
+  return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
 // Of a layer's tail behind its state.
 size_t TailOffset(const KdaConfig& kda, kernels::StateType type) {
-  const size_t bytes = StateBytes(kda, type);
-  return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+  return CacheLineCeil(StateBytes(kda, type));
+}
+
+size_t KdaLayerBytes(const KdaConfig& kda, kernels::StateType type) {
+  return TailOffset(kda, type) + TailFloats(kda) * sizeof(float);
 }
 
 // Bytes of one layer's latent cache. The number of positions is whatever the user asked for.
@@ -40,19 +45,29 @@ SequenceState::SequenceState(const ModelConfig& config, size_t max_positions,
                              kernels::CacheType cache_type, size_t most_tentative,
                              kernels::StateType state_type, Home home)
     : config_(&config),
-      home_(home),
       max_positions_(max_positions),
       cache_type_(cache_type),
       state_type_(state_type),
       layers_(config.layers),
       tentative_(config, most_tentative) {
   if (home == Home::kPlaced) return;
+  const size_t kda_bytes = CacheLineCeil(KdaLayerBytes(config.kda, state_type));
+  size_t kda_layers = 0;
   for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
-    layers_[l].own =
-        AlignedBuffer<std::byte>(LayerBytes(config, l, max_positions, cache_type, state_type));
-    Place(l, layers_[l].own.data());
+    kda_layers += config.IsMla(l) ? 0 : 1;
   }
-  Reset();
+  own_recurrent_ = PagedArray<std::byte>(kda_layers * kda_bytes);
+  std::byte* recurrent = own_recurrent_.data();
+  for (size_t l = config.first_layer(); l < config.end_layer(); ++l) {
+    if (config.IsMla(l)) {
+      layers_[l].own_cache =
+          AlignedBuffer<std::byte>(CacheBytes(config.mla, max_positions, cache_type));
+      Place(l, layers_[l].own_cache.data());
+    } else {
+      Place(l, recurrent);
+      recurrent += kda_bytes;
+    }
+  }
 }
 
 void SequenceState::Place(size_t layer, std::byte* memory) {
@@ -69,11 +84,7 @@ void SequenceState::Place(size_t layer, std::byte* memory) {
 void SequenceState::Reset() {
   positions_ = 0;
   tentative_.SetCount(0);
-  if (home_ == Home::kPlaced) return;
-  for (Layer& layer : layers_) {
-    std::ranges::fill(layer.kda_state, std::byte{0});
-    std::ranges::fill(layer.conv_tail, 0.0F);
-  }
+  own_recurrent_.Clear();
 }
 
 std::span<std::byte> SequenceState::KdaState(size_t layer) { return layers_[layer].kda_state; }
@@ -108,7 +119,7 @@ std::vector<std::span<std::byte>> SequenceState::Stretches(size_t positions) {
 uint64_t SequenceState::LayerBytes(const ModelConfig& config, size_t layer, size_t max_positions,
                                    kernels::CacheType cache_type, kernels::StateType state_type) {
   if (config.IsMla(layer)) return CacheBytes(config.mla, max_positions, cache_type);
-  return TailOffset(config.kda, state_type) + TailFloats(config.kda) * sizeof(float);
+  return KdaLayerBytes(config.kda, state_type);
 }
 
 uint64_t SequenceState::Bytes(const ModelConfig& config, size_t max_positions,

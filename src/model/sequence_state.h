@@ -11,6 +11,7 @@
 #include "kernels/delta_rule.h"
 #include "kernels/latent_attention.h"
 #include "model/tentative_rows.h"
+#include "residency/page_buffer.h"
 
 namespace kimi_k3 {
 
@@ -21,9 +22,10 @@ class SequenceState {
   // Whether the layers lie in memory of the state's own, or each where Place says.
   enum class Home : uint8_t { kOwn, kPlaced };
 
-  // Room for `max_positions` positions; pages of the latent cache are touched only as they fill.
+  // Room for `max_positions` positions. The first pass is the first to touch the memory of the KDA
+  // layers, each head's by the thread that advances it; that of the latent cache as it fills.
   // config must outlive the state. Throws Error(kBudget) for positions that no memory could hold,
-  // std::bad_alloc where this machine's does not.
+  // that or std::bad_alloc where this machine's does not.
   // most_tentative: tentative rows that one pass may have.
   SequenceState(const ModelConfig& config, size_t max_positions,
                 kernels::CacheType cache_type = kernels::CacheType::kF32, size_t most_tentative = 0,
@@ -80,17 +82,17 @@ class SequenceState {
 
  private:
   struct Layer {
-    AlignedBuffer<std::byte> own;  // empty where the layer is placed
+    AlignedBuffer<std::byte> own_cache;  // of an MLA layer; empty where it is placed
     std::span<std::byte> kda_state;
     std::span<float> conv_tail;
     std::byte* cache = nullptr;
   };
   const ModelConfig* config_;
-  Home home_;
   size_t max_positions_;
   kernels::CacheType cache_type_;
   kernels::StateType state_type_;
   size_t positions_ = 0;
+  PagedArray<std::byte> own_recurrent_;  // of all KDA layers; empty where they are placed
   std::vector<Layer> layers_;
   TentativeRows tentative_;
 };

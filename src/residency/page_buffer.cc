@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 
 #include "base/byte_size.h"
@@ -36,6 +37,12 @@ PageBuffer::PageBuffer(size_t bytes, Pages pages) {
   data_ = begin + skipped;
   bytes_ = whole;
   madvise(data_, bytes_, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+void PageBuffer::Clear() {
+  if (data_ == nullptr) return;
+  // Refused for pages that whoever started the process had locked in memory.
+  if (madvise(data_, bytes_, MADV_DONTNEED) != 0) std::memset(data_, 0, bytes_);
 }
 
 PageBuffer& PageBuffer::operator=(PageBuffer&& other) noexcept {

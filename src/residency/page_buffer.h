@@ -23,6 +23,9 @@ class PageBuffer {
   PageBuffer& operator=(PageBuffer&& other) noexcept;
   ~PageBuffer();
 
+  // All zeros again; the pages go back to the system until they are touched.
+  void Clear();
+
   // Aligned to the page (to 2 MiB with huge pages).
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
@@ -42,6 +45,9 @@ class PagedArray {
       : buffer_(size * sizeof(T), size * sizeof(T) < kLeastHugeBytes ? PageBuffer::Pages::kSmall
                                                                      : PageBuffer::Pages::kHuge),
         size_(size) {}
+
+  // As PageBuffer::Clear.
+  void Clear() { buffer_.Clear(); }
 
   T* data() const { return reinterpret_cast<T*>(buffer_.data()); }
   size_t size() const { return size_; }

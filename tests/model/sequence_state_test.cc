@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/bf16.h"
+#include "base/process_meter.h"
 #include "kimi_k3/error.h"
 #include "model/test_model.h"
 
@@ -18,6 +19,15 @@ using kernels::CacheType;
 
 size_t FirstLayer(const ModelConfig& config, bool mla) {
   return static_cast<size_t>(std::ranges::find(config.mla_layers, mla) - config.mla_layers.begin());
+}
+
+ModelConfig RealSize() {
+  ModelConfig config;
+  config.layers = 93;
+  config.kda = {.heads = 96, .head_dim = 128, .conv_taps = 4, .gate_lower_bound = -5.0F};
+  config.mla = {.heads = 96, .kv_lora_rank = 512, .qk_rope_head_dim = 64};
+  for (size_t l = 1; l <= 93; ++l) config.mla_layers.push_back(l % 4 == 0 || l == 93);
+  return config;
 }
 
 TEST(SequenceState, BytesAreThoseOfEveryPartOfEveryGeometry) {
@@ -74,11 +84,7 @@ TEST(SequenceState, LayersThatArePlacedLieWhereTheyAreToldTo) {
 }
 
 TEST(SequenceState, BytesAtTheRealSizeAreThoseOfTheDesign) {
-  ModelConfig config;
-  config.layers = 93;
-  config.kda = {.heads = 96, .head_dim = 128, .conv_taps = 4, .gate_lower_bound = -5.0F};
-  config.mla = {.heads = 96, .kv_lora_rank = 512, .qk_rope_head_dim = 64};
-  for (size_t l = 1; l <= 93; ++l) config.mla_layers.push_back(l % 4 == 0 || l == 93);
+  const ModelConfig config = RealSize();
   const uint64_t recurrent = SequenceState::Bytes(config, 0, CacheType::kF32);
   EXPECT_EQ(recurrent, uint64_t{69} * 4 * (96 * 128 * 128 + 3 * 3 * 96 * 128));
   EXPECT_EQ(SequenceState::Bytes(config, 2048, CacheType::kF32) - recurrent,
@@ -112,26 +118,59 @@ TEST(SequenceState, InBf16TheRecurrentStateTakesHalfAndTheTailsWhatTheyDid) {
 }
 
 TEST(SequenceState, ANewStateIsEmptyAndResetMakesItSoAgain) {
-  const ModelConfig config = TestConfig("KimiK3Like");
-  SequenceState state(config, 9);
-  const size_t kda = FirstLayer(config, false);
-  const auto empty = [&] {
-    return state.positions() == 0 &&
-           std::ranges::all_of(state.KdaState(kda),
-                               [](std::byte b) { return b == std::byte{0}; }) &&
-           std::ranges::all_of(state.ConvTail(kda), [](float x) { return x == 0.0F; });
-  };
-  EXPECT_TRUE(empty());
-  EXPECT_EQ(state.max_positions(), 9U);
-  state.Advance(3);
-  state.Advance(2);
-  EXPECT_EQ(state.positions(), 5U);
-  std::ranges::fill(state.KdaState(kda), std::byte{64});
-  std::ranges::fill(state.ConvTail(kda), 3.0F);
-  EXPECT_FALSE(empty());
+  for (const TestGeometry& geometry : TestGeometries()) {
+    const ModelConfig& config = geometry.config;
+    SequenceState state(config, 9);
+    const auto all_are = [&](std::byte value) {
+      for (size_t l = 0; l < config.layers; ++l) {
+        const auto is_value = [&](std::byte b) { return b == value; };
+        if (!std::ranges::all_of(state.KdaState(l), is_value) ||
+            !std::ranges::all_of(std::as_bytes(state.ConvTail(l)), is_value)) {
+          return false;
+        }
+      }
+      return state.positions() == 0;
+    };
+    EXPECT_TRUE(all_are(std::byte{0})) << geometry.name;
+    EXPECT_EQ(state.max_positions(), 9U);
+    state.Advance(3);
+    state.Advance(2);
+    EXPECT_EQ(state.positions(), 5U);
+    for (size_t l = 0; l < config.layers; ++l) {
+      std::ranges::fill(state.KdaState(l), std::byte{64});
+      std::ranges::fill(std::as_writable_bytes(state.ConvTail(l)), std::byte{64});
+    }
+    state.Reset();
+    EXPECT_TRUE(all_are(std::byte{0})) << geometry.name;
+    EXPECT_EQ(state.max_positions(), 9U);
+  }
+}
+
+TEST(SequenceState, LayersDoNotOverlap) {
+  for (const TestGeometry& geometry : TestGeometries()) {
+    const ModelConfig& config = geometry.config;
+    SequenceState state(config, 9);
+    const auto stretches = state.Stretches(9);
+    for (size_t i = 0; i < stretches.size(); ++i) {
+      std::ranges::fill(stretches[i], static_cast<std::byte>(i + 1));
+    }
+    for (size_t i = 0; i < stretches.size(); ++i) {
+      EXPECT_TRUE(std::ranges::all_of(
+          stretches[i], [&](std::byte b) { return b == static_cast<std::byte>(i + 1); }))
+          << geometry.name << " stretch " << i;
+    }
+  }
+}
+
+TEST(SequenceState, OfTheRealSizeTouchesItsMemoryOnlyAsItIsUsed) {
+  const ModelConfig config = RealSize();
+  const uint64_t before = ReadProcessMeters().resident_bytes;
+  SequenceState state(config, 2048);
+  const std::span<std::byte> first = state.KdaState(FirstLayer(config, false));
+  std::ranges::fill(first, std::byte{1});
+  EXPECT_LT(ReadProcessMeters().resident_bytes, before + (uint64_t{64} << 20));
   state.Reset();
-  EXPECT_TRUE(empty());
-  EXPECT_EQ(state.max_positions(), 9U);
+  EXPECT_TRUE(std::ranges::all_of(first, [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST(SequenceState, CacheRowsAreKeptAsTheyAreInF32) {

@@ -36,6 +36,19 @@ TEST(PageBuffer, IsGivenBackWhenReleased) {
   EXPECT_LT(ReadProcessMeters().resident_bytes, before + kBytes / 2);
 }
 
+TEST(PageBuffer, ClearedIsZerosAgainAndGivenBackUntilTouched) {
+  for (const auto pages : {PageBuffer::Pages::kSmall, PageBuffer::Pages::kHuge}) {
+    constexpr size_t kBytes = (size_t{64} << 20) + 4096;
+    const uint64_t before = ReadProcessMeters().resident_bytes;
+    PageBuffer buffer(kBytes, pages);
+    std::memset(buffer.data(), 1, kBytes);
+    buffer.Clear();
+    EXPECT_LT(ReadProcessMeters().resident_bytes, before + kBytes / 2);
+    for (size_t i = 0; i < kBytes; i += 64) ASSERT_EQ(buffer.data()[i], std::byte{0});
+  }
+  PageBuffer().Clear();
+}
+
 TEST(PagedArray, HoldsNumbersThatAreZeroAtFirst) {
   for (const size_t size : {size_t{0}, size_t{3}, size_t{5} << 20}) {
     PagedArray<float> array(size);

@@ -71,7 +71,7 @@ pass() {
   need "$full" --sparse
   for _ in $(seq "$rounds"); do
     for rows in 1 32; do
-      requests "$rows" 3 1 1 >"$work/in.jsonl"
+      requests "$rows" "$tokens" 1 1 >"$work/in.jsonl"
       echo "$rows: $(batch "$work/results" "$full" --memory 20G --parallel 32)"
     done
   done

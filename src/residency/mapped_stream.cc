@@ -21,13 +21,13 @@ class MappedStream : public WeightStream {
 
   void BeginPass(bool with_head) override { walk_.Begin(with_head); }
 
-  void ForEachTile(MatrixId matrix, FunctionRef<void(const Tile&)> visit) override {
+  void ForEachRun(MatrixId matrix, FunctionRef<void(std::span<const Tile>)> visit) override {
     const PassStep& step = schedule_.steps()[walk_.ExpectMatrix(matrix)];
     for (size_t tile = 0; tile < step.tiles(); ++tile) {
       const ByteRange range = step.RangeOf(tile);
       const Tile view = step.View(tile, At(range));
       CheckTile(*checkpoint_, step, view);
-      visit(view);
+      visit({&view, 1});
       maps_[range.shard].CheckIntact();
     }
     walk_.Advance();

@@ -22,6 +22,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Tiles that compute gets at once: the more, the less often threads wait for each other and the
+// less often they fetch the activations of many rows.
+constexpr uint64_t kMostRunBytes = uint64_t{4} << 20;
+// Of the ring, in so many parts.
+constexpr uint64_t kRunsOfRing = 4;
+
 LandingShape ShapeOfLanding(const PassSchedule& schedule, const StreamShape& shape, size_t slots) {
   LandingShape landing = {shape.ring_bytes, ExpertSlotBytes(schedule), slots, {}};
   for (size_t i = 0; i < std::min(shape.pinned.size(), schedule.steps().size()); ++i) {
@@ -45,6 +51,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
       : checkpoint_(&checkpoint),
         stop_(options.stop),
         schedule_(checkpoint, shape.tile_bytes),
+        most_run_bytes_(std::min(kMostRunBytes, shape.ring_bytes / kRunsOfRing)),
         walk_(schedule_),
         channel_(OpenIoChannel(
             checkpoint, options,
@@ -70,7 +77,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
     lanes_.Kick();
   }
 
-  void ForEachTile(MatrixId matrix, FunctionRef<void(const Tile&)> visit) override {
+  void ForEachRun(MatrixId matrix, FunctionRef<void(std::span<const Tile>)> visit) override {
     const size_t index = walk_.ExpectMatrix(matrix);
     GiveUpOnThrow guard(*this);
     {
@@ -81,7 +88,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
     if (ahead_.pinned(index)) {
       VisitPinned(index, visit);
     } else {
-      VisitTiles(index, visit);
+      VisitStreamed(index, visit);
     }
     Advance();
     guard.Dismiss();
@@ -265,35 +272,51 @@ class BudgetedStream : public PlannedStream, private ReadClient {
     ahead_.Restart();
   }
 
-  void VisitTiles(size_t index, FunctionRef<void(const Tile&)> visit) {
+  // Waits for this tile; then run_ is it and those behind it that have arrived as well, in so far
+  // as they leave most of the ring to what is still to come. REQUIRES: lock held.
+  void WaitForRun(std::unique_lock<std::mutex>& lock, size_t index, size_t tile) {
+    const PassStep& step = schedule_.steps()[index];
+    const ReadAhead::AheadTile* found = nullptr;
+    const auto arrived = [&] {
+      found = ahead_.FindTile(index, tile);
+      return found != nullptr && found->transfer.done();
+    };
+    run_.clear();
+    WaitFor(lock, arrived);
+    uint64_t bytes = 0;
+    do {
+      // What lies behind a failed one is left to the next run.
+      if (found->transfer.failure && !run_.empty()) return;
+      ThrowIfFailed(found->transfer);
+      run_.push_back(step.View(tile, found->data));
+      bytes += found->bytes;
+      ++tile;
+    } while (tile < step.tiles() && arrived() && bytes + found->bytes <= most_run_bytes_);
+  }
+
+  void VisitStreamed(size_t index, FunctionRef<void(std::span<const Tile>)> visit) {
     const PassStep& step = schedule_.steps()[index];
     std::unique_lock lock(mutex_);
-    for (size_t tile = 0; tile < step.tiles(); ++tile) {
-      const Transfer* transfer = nullptr;
-      WaitFor(lock, [&] {
-        transfer = ahead_.FindTile(index, tile);
-        return transfer != nullptr && transfer->done();
-      });
-      ThrowIfFailed(*transfer);
-      const std::byte* data = ahead_.OldestTile();
+    for (size_t tile = 0; tile < step.tiles(); tile += run_.size()) {
+      WaitForRun(lock, index, tile);
       lock.unlock();
-      const Tile view = step.View(tile, data);
-      CheckTile(*checkpoint_, step, view);
-      visit(view);
+      for (const Tile& view : run_) CheckTile(*checkpoint_, step, view);
+      visit(run_);
       channel_.landing->CheckIntact(step.location.range.shard);
       lock.lock();
-      ahead_.ReleaseOldestTile();
+      for (size_t i = 0; i < run_.size(); ++i) ahead_.ReleaseOldestTile();
       lanes_.Kick();
     }
   }
 
-  void VisitPinned(size_t index, FunctionRef<void(const Tile&)> visit) {
+  void VisitPinned(size_t index, FunctionRef<void(std::span<const Tile>)> visit) {
     const PassStep& step = schedule_.steps()[index];
     std::unique_lock lock(mutex_);
     ThrowIfStopped();
     if (ahead_.PinLoaded(index)) {
       lock.unlock();
-      visit(step.ViewRows(0, step.location.rows, ahead_.PinData(index)));
+      const Tile whole = step.ViewRows(0, step.location.rows, ahead_.PinData(index));
+      visit({&whole, 1});
       channel_.landing->CheckIntact(step.location.range.shard);
       return;
     }
@@ -311,7 +334,7 @@ class BudgetedStream : public PlannedStream, private ReadClient {
       lock.unlock();
       const Tile view = step.ViewRows(visited, rows - visited, data + visited * step.row_bytes());
       CheckTile(*checkpoint_, step, view);
-      visit(view);
+      visit({&view, 1});
       channel_.landing->CheckIntact(step.location.range.shard);
       lock.lock();
       visited = rows;
@@ -337,6 +360,8 @@ class BudgetedStream : public PlannedStream, private ReadClient {
   const Checkpoint* checkpoint_;
   const std::atomic<bool>* stop_;
   PassSchedule schedule_;
+  uint64_t most_run_bytes_;
+  std::vector<Tile> run_;  // in use by compute
   Walk walk_;
   bool broken_ = false;
   mutable std::mutex mutex_;  // protects everything below but the channel's files

@@ -192,12 +192,11 @@ bool ReadAhead::PlaceTile(const PassStep& step, std::deque<Queued>& queue) {
   return true;
 }
 
-const Transfer* ReadAhead::FindTile(size_t step, size_t tile) const {
-  if (tiles_.empty() || tiles_.front().step != step || tiles_.front().tile != tile) return nullptr;
-  return &tiles_.front().transfer;
+const ReadAhead::AheadTile* ReadAhead::FindTile(size_t step, size_t tile) const {
+  if (tiles_.empty() || tiles_.front().step != step) return nullptr;
+  const size_t later = tile - tiles_.front().tile;
+  return later < tiles_.size() && tiles_[later].step == step ? &tiles_[later] : nullptr;
 }
-
-const std::byte* ReadAhead::OldestTile() const { return tiles_.front().data; }
 
 void ReadAhead::ReleaseOldestTile() {
   landing_->ReleaseOldestTile();

@@ -53,10 +53,17 @@ class ReadAhead {
 
   bool pinned(size_t step) const { return !pins_.empty() && pins_[step].is_pin; }
 
-  // A streamed tile: its transfer if it was asked for already, else null.
-  const Transfer* FindTile(size_t step, size_t tile) const;
-  // Bytes of the oldest tile. REQUIRES: FindTile gave it and it is done.
-  const std::byte* OldestTile() const;
+  // A tile in the ring. `data` may be read once the transfer is done.
+  struct AheadTile {
+    size_t step;
+    size_t tile;
+    const std::byte* data;
+    uint64_t bytes;  // that it takes of the ring
+    Transfer transfer;
+  };
+  // Tile `tile` of this step, null if it was not asked for yet. REQUIRES: neither it nor one that
+  // comes after it was released. Valid until it is.
+  const AheadTile* FindTile(size_t step, size_t tile) const;
   void ReleaseOldestTile();
 
   // A pinned step. Loaded: all of it is in memory.
@@ -71,13 +78,6 @@ class ReadAhead {
   void SetPinLoaded(size_t step);
 
  private:
-  struct AheadTile {
-    size_t step;
-    size_t tile;
-    const std::byte* data;
-    uint64_t bytes;  // that it takes of the ring
-    Transfer transfer;
-  };
   struct Pin {
     bool is_pin = false;
     bool loaded = false;

@@ -50,8 +50,15 @@ class WeightStream {
   virtual void BeginPass(bool with_head) = 0;
 
   // Visits the tiles of the next matrix of the walk in ascending row order; together they are the
-  // whole matrix, each a multiple of the spec's row_granule long but perhaps the last.
-  virtual void ForEachTile(MatrixId matrix, FunctionRef<void(const Tile&)> visit) = 0;
+  // whole matrix, each a multiple of the spec's row_granule long but perhaps the last. A run is one
+  // or more tiles that follow one another: what had arrived when it began.
+  virtual void ForEachRun(MatrixId matrix, FunctionRef<void(std::span<const Tile>)> visit) = 0;
+  // The same, tile by tile.
+  void ForEachTile(MatrixId matrix, FunctionRef<void(const Tile&)> visit) {
+    ForEachRun(matrix, [&](std::span<const Tile> run) {
+      for (const Tile& tile : run) visit(tile);
+    });
+  }
 
   // Says which experts of `layer` this pass will use (ascending, distinct) as soon as that is
   // known; their reads start at once.

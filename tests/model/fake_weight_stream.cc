@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,8 @@ namespace {
   throw std::logic_error("fake stream: " + std::string(RoleName(role)) + " of layer " +
                          std::to_string(layer) + " is not due");
 }
+
+constexpr size_t kMostTilesOfRun = 3;
 
 // A copy of some rows that lies at an odd address.
 class OddCopy {
@@ -93,25 +96,25 @@ void FakeWeightStream::BeginPassAt(MatrixId matrix) {
 
 bool FakeWeightStream::PassIsOver() const { return begun_ && next_ == end_; }
 
-void FakeWeightStream::Deliver(const TestTensor& tensor, size_t first, size_t count,
-                               FunctionRef<void(const Tile&)> visit) {
-  CountOperation("a tile");
-  const OddCopy copy(tensor, first, count);
-  visit({.first_row = first, .weights = copy.view()});
-}
-
-void FakeWeightStream::ForEachTile(MatrixId matrix, FunctionRef<void(const Tile&)> visit) {
-  CountOperation("ForEachTile");
+void FakeWeightStream::ForEachRun(MatrixId matrix, FunctionRef<void(std::span<const Tile>)> visit) {
+  CountOperation("ForEachRun");
   if (IsExpertRole(matrix.role)) OutOfOrder(matrix.role, matrix.layer);
   const Step& step = Due(matrix.role, matrix.layer);
   const TestTensor& tensor = model_.Get(step.role, step.layer);
   for (size_t first = 0; first < tensor.rows;) {
-    size_t count = tensor.rows;
-    if (options_.tile_granules != 0)
-      count = step.granule * (1 + random_() % options_.tile_granules);
-    count = std::min(count, tensor.rows - first);
-    Deliver(tensor, first, count, visit);
-    first += count;
+    std::deque<OddCopy> copies;
+    std::vector<Tile> run;
+    for (size_t left = 1 + random_() % kMostTilesOfRun; left > 0 && first < tensor.rows; --left) {
+      CountOperation("a tile");
+      size_t count = tensor.rows - first;
+      if (options_.tile_granules != 0) {
+        count = std::min(count, step.granule * (1 + random_() % options_.tile_granules));
+      }
+      copies.emplace_back(tensor, first, count);
+      run.push_back({.first_row = first, .weights = copies.back().view()});
+      first += count;
+    }
+    visit(run);
   }
   ++next_;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <random>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "model/test_model.h"
@@ -30,7 +31,7 @@ class FakeWeightStream : public WeightStream {
   explicit FakeWeightStream(const TestModel& model, const FakeStreamOptions& options = {});
 
   void BeginPass(bool with_head) override;
-  void ForEachTile(MatrixId matrix, FunctionRef<void(const Tile&)> visit) override;
+  void ForEachRun(MatrixId matrix, FunctionRef<void(std::span<const Tile>)> visit) override;
   void RequestExperts(size_t layer, std::span<const int32_t> experts) override;
   void ForEachExpert(size_t layer, ExpertOrder order,
                      FunctionRef<void(int32_t, const ExpertWeights&)> visit) override;
@@ -57,9 +58,6 @@ class FakeWeightStream : public WeightStream {
   };
   void CountOperation(const char* what);
   const Step& Due(Role role, size_t layer) const;
-  void Deliver(const TestTensor& tensor, size_t first, size_t count,
-               FunctionRef<void(const Tile&)> visit);
-
   const TestModel& model_;
   FakeStreamOptions options_;
   std::vector<Step> steps_;

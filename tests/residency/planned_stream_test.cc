@@ -335,6 +335,53 @@ TEST(PlannedStream, ADriveThatIsStuckHoldsUpNoOther) {
   }
 }
 
+TEST_P(PlannedStreamOnK3Test, TilesThatHaveArrivedComeTogetherAndLeaveMostOfTheRing) {
+  StreamShape shape = ShapeOf(checkpoint_, kAmounts[0]);
+  shape.tile_bytes = 300;
+  const PassSchedule schedule(checkpoint_, shape.tile_bytes);
+  uint64_t tiles_bytes = 0;  // of all but the head
+  uint64_t arriving_bytes = 0;
+  for (const PassStep& step : schedule.steps()) {
+    if (step.kind != StepKind::kMatrix) continue;
+    for (size_t tile = 0; tile < step.tiles(); ++tile) {
+      const ByteRange blocks = BlocksOf(step.RangeOf(tile));
+      tiles_bytes += blocks.bytes;
+      arriving_bytes +=
+          std::min(blocks.offset + blocks.bytes, checkpoint_.shards()[blocks.shard].bytes) -
+          blocks.offset;
+    }
+  }
+  // All of the walk finds room in a ring of that size.
+  for (const uint64_t ring_bytes : {shape.ring_bytes, tiles_bytes}) {
+    shape.ring_bytes = ring_bytes;
+    const auto stream = MakePlannedStream(checkpoint_, shape, options());
+    const PassStep& step = schedule.steps()[0];
+    ASSERT_GT(step.tiles(), 2U);
+    if (ring_bytes == tiles_bytes) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (stream->ReadStats().trunk_bytes < arriving_bytes &&
+             std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    stream->BeginPass(false);
+    size_t row = 0;
+    std::vector<size_t> runs;
+    stream->ForEachRun({step.role, step.layer}, [&](std::span<const Tile> run) {
+      uint64_t bytes = 0;
+      for (const Tile& tile : run) {
+        EXPECT_EQ(tile.first_row, row);
+        row += tile.weights.rows;
+        bytes += tile.weights.rows * step.row_bytes();
+      }
+      EXPECT_TRUE(run.size() == 1 || bytes <= ring_bytes / 4);
+      runs.push_back(run.size());
+    });
+    EXPECT_EQ(row, step.location.rows);
+    EXPECT_EQ(*std::ranges::max_element(runs) > 1, ring_bytes == tiles_bytes);
+  }
+}
+
 TEST_P(PlannedStreamOnK3Test, RefusesAShardThatIsCutInMidRun) {
   const auto stream = Make(kAmounts[1], options());
   ASSERT_EQ(ErrorOfPass(*stream, ErrorKind::kIo), "");

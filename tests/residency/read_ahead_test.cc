@@ -32,9 +32,9 @@ class ReadAheadTest : public testing::Test {
       ahead.Reached(i);
       for (size_t tile = 0; tile < step.tiles(); ++tile) {
         for (size_t drive = 0; drive < drives; ++drive) ReadAll(ahead, drive);
-        const Transfer* transfer = ahead.FindTile(i, tile);
-        ASSERT_NE(transfer, nullptr);
-        EXPECT_TRUE(transfer->done());
+        const ReadAhead::AheadTile* found = ahead.FindTile(i, tile);
+        ASSERT_NE(found, nullptr);
+        EXPECT_TRUE(found->transfer.done());
         ahead.ReleaseOldestTile();
       }
     }
@@ -164,10 +164,10 @@ TEST_F(ReadAheadTest, ADriveThatIsNotReadHoldsUpNoOther) {
   EXPECT_TRUE(ahead.TakeNews());  // the first drive's tiles have places by now
   EXPECT_FALSE(ahead.TakeNews());
   ASSERT_NE(ahead.FindTile(0, 0), nullptr);
-  EXPECT_FALSE(ahead.FindTile(0, 0)->done());
+  EXPECT_FALSE(ahead.FindTile(0, 0)->transfer.done());
   EXPECT_EQ(ReadAll(ahead, 0), tiles[0].size());
   EXPECT_FALSE(ahead.TakeNews());
-  EXPECT_TRUE(ahead.FindTile(0, 0)->done());
+  EXPECT_TRUE(ahead.FindTile(0, 0)->transfer.done());
 }
 
 TEST_F(ReadAheadTest, ComputeTakesTheWalkInOrderWhateverTheDrives) {

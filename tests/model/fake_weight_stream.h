@@ -23,8 +23,8 @@ struct FakeStreamOptions {
   uint64_t fail_at = 0;
 };
 
-// Tiles and experts are copies at odd addresses that die when the callback returns. Whatever comes
-// out of order throws std::logic_error.
+// Tiles and experts are copies at odd addresses that die when the callback returns; runs have one
+// to three tiles, at random. Whatever comes out of order throws std::logic_error.
 class FakeWeightStream : public WeightStream {
  public:
   // `model` must outlive the stream.
@@ -58,6 +58,7 @@ class FakeWeightStream : public WeightStream {
   };
   void CountOperation(const char* what);
   const Step& Due(Role role, size_t layer) const;
+
   const TestModel& model_;
   FakeStreamOptions options_;
   std::vector<Step> steps_;

@@ -5,7 +5,7 @@
 # All but the last figure want TOKENIZER, a folder with the published tiktoken.model and tokenizer_config.json.
 #   many     8 layers, 64 experts, 4 GB: 64 prompts together, and four of them one at a time
 #   eight    the same: 8 prompts together against one at a time, bytes a token
-#   pass     full size, holes for data, 20 GB: passes of 32 rows against passes of one
+#   pass     full size, holes for data, 20 GB: passes of 32 rows against passes of one, medians
 #   killed   the small model: 100 requests, killed 20 times at random moments
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -72,7 +72,9 @@ pass() {
   for _ in $(seq "$rounds"); do
     for rows in 1 32; do
       requests "$rows" "$tokens" 1 1 >"$work/in.jsonl"
-      echo "$rows: $(batch "$work/results" "$full" --memory 20G --parallel 32)"
+      local cost
+      cost=$(batch "$work/results" "$full" --memory 20G --parallel 32 --stats "$work/stats.json")
+      echo "$rows: $(sed -n 's/.*"median_pass_seconds": \(.*\),/\1/p' "$work/stats.json") s a pass; $cost"
     done
   done
 }

@@ -103,7 +103,8 @@ struct SchedulerStatus {
   uint64_t generated_tokens = 0;
   uint64_t scored_tokens = 0;
   uint64_t failed_passes = 0;
-  double pass_seconds = 0;
+  double pass_seconds = 0;         // of all passes together
+  double median_pass_seconds = 0;  // of the latest 64 that brought no prompt; 0 before the first
   EngineCounters engine;  // after the latest pass
 };
 

@@ -26,7 +26,8 @@ void WriteBatchStats(const std::filesystem::path& path, const Engine& engine,
                    {"prompt_tokens", totals.prompt_tokens},
                    {"generated_tokens", scheduler.generated_tokens},
                    {"scored_tokens", scheduler.scored_tokens},
-                   {"tokens_per_second", tokens / std::max(totals.seconds, 1e-9)}});
+                   {"tokens_per_second", tokens / std::max(totals.seconds, 1e-9)},
+                   {"median_pass_seconds", scheduler.median_pass_seconds}});
   document.update(CountersToJson(counters));
   if (engine.sequences_on_disk() > 0) {
     document["states"] = {{"on_disk", engine.sequences_on_disk()},

@@ -16,6 +16,7 @@ constexpr double kTrust = 0.5;
 }  // namespace
 
 void PassCost::Saw(size_t rows, double seconds) {
+  latest_[passes_++ % latest_.size()] = seconds;
   const auto count = static_cast<double>(rows);
   if (mean_rows_ == 0) {
     mean_rows_ = count;
@@ -38,6 +39,15 @@ void PassCost::Saw(size_t rows, double seconds) {
 double PassCost::RowShare(size_t rows) const {
   const double others = rows > 1 ? static_cast<double>(rows - 1) : 0;
   return share_ / (1 + others * share_);
+}
+
+double PassCost::MedianSeconds() const {
+  if (passes_ == 0) return 0;
+  std::array<double, 64> sorted = latest_;
+  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(passes_, sorted.size()));
+  const auto middle = sorted.begin() + (end - sorted.begin()) / 2;
+  std::nth_element(sorted.begin(), middle, end);
+  return *middle;
 }
 
 }  // namespace kimi_k3

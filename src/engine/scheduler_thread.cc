@@ -148,6 +148,7 @@ void Scheduler::Impl::RunPass() {
     passing_ = false;
     status_.engine = engine_.counters();
     status_.pass_seconds += std::chrono::duration<double>(end - pass_start_).count();
+    status_.median_pass_seconds = pass_cost_.MedianSeconds();
     // A pass that was stopped because nobody was left did not fail.
     if (failure && failure->kind() != ErrorKind::kInterrupted) ++status_.failed_passes;
   }

@@ -354,6 +354,8 @@ TEST_F(BatchCommand, StatisticsSayWhatItCostHoweverItEnded) {
   EXPECT_EQ(stats["unanswered"], 1);
   EXPECT_GE(stats["generated_tokens"], 40);
   EXPECT_GT(stats["scored_tokens"], 0);
+  EXPECT_GT(stats["median_pass_seconds"], 0.0);
+  EXPECT_LT(stats["median_pass_seconds"], stats["seconds"]);
   EXPECT_GT(stats["bytes_read"]["total"], 0);
   EXPECT_FALSE(stats.contains("states"));
   WriteText(in_, Requests(50, 10));

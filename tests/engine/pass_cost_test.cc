@@ -40,6 +40,17 @@ TEST(PassCost, KeepsWhatItKnowsWhilePassesHaveTheSameRows) {
   EXPECT_NEAR(cost.RowShare(1), known, 0.1);
 }
 
+TEST(PassCost, TellsTheMedianOfTheLatestPasses) {
+  PassCost cost;
+  EXPECT_EQ(cost.MedianSeconds(), 0.0);
+  for (const double seconds : {9.0, 2.0, 3.0}) cost.Saw(1, seconds);
+  EXPECT_EQ(cost.MedianSeconds(), 3.0);
+  for (int i = 0; i < 64; ++i) cost.Saw(32, i < 31 ? 50.0 : 40.0);
+  EXPECT_EQ(cost.MedianSeconds(), 40.0);
+  for (int i = 0; i < 33; ++i) cost.Saw(32, 10.0);
+  EXPECT_EQ(cost.MedianSeconds(), 10.0);
+}
+
 TEST(PassCost, IsAShareWhateverItSees) {
   PassCost cost;
   std::mt19937 random(5);

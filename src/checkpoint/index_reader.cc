@@ -97,7 +97,8 @@ class IndexReader {
 
  private:
   [[noreturn]] void Refuse(std::string_view what) {
-    Fail(ErrorKind::kCheckpoint, "{}: {} (near byte {})", path_.string(), what, window_.offset());
+    Fail(ErrorKind::kCheckpoint, "{}: {} (near byte {}); fetch it again", path_.string(), what,
+         window_.offset());
   }
 
   // The next byte that is not white space, not consumed.

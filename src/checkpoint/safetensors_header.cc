@@ -122,7 +122,8 @@ class Walker {
   bool Failed(simdjson::error_code error) {
     if (error == simdjson::SUCCESS) return false;
     if (error == simdjson::MEMALLOC) throw std::bad_alloc();  // not the file's fault
-    problems_.Add("{}: the header is not valid JSON: {}", source_, simdjson::error_message(error));
+    problems_.Add("{}: the header is not valid JSON: {}; the file is damaged: fetch it again",
+                  source_, simdjson::error_message(error));
     return true;
   }
 

@@ -121,12 +121,12 @@ ExitCode ChatLoop::Run() {
     interrupts_.Forget();
     engine_.ClearInterrupt();
     const Line line = input.Next();
-    if (line.kind == LineKind::kEnd) return outcome_;
+    if (line.kind == LineKind::kEnd) return Outcome();
     if (line.kind == LineKind::kInterrupted) {
       if (!PersonTypes()) return kExitInterrupted;
       continue;
     }
-    if (!Handle(line)) return outcome_;
+    if (!Handle(line)) return Outcome();
   }
 }
 
@@ -142,9 +142,18 @@ bool ChatLoop::Handle(const Line& line) {
     if (!Trimmed(line.text).empty()) Say(line.text);
   } catch (const Error& error) {
     if (!GoesOnAfter(error)) throw;
-    output_.Problem(error.what());
+    TellFailure(error);
   }
   return true;
+}
+
+void ChatLoop::TellFailure(const Error& error) {
+  output_.Problem(error.what());
+  refused_ = refused_ || !PersonTypes();
+}
+
+ExitCode ChatLoop::Outcome() const {
+  return outcome_ == kExitDone && refused_ ? kExitRunFailed : outcome_;
 }
 
 bool ChatLoop::Command(std::string_view line) {
@@ -311,7 +320,7 @@ void ChatLoop::Load(std::string_view file) {
     Adopt(std::move(note), path);
   } catch (const Error& error) {
     if (!GoesOnAfter(error)) throw;
-    output_.Problem(error.what());
+    TellFailure(error);
     // Its state may be gone with the attempt, its text is not.
     output_.Note(sequence_.tokens().size() == seen
                      ? "the conversation before goes on"

@@ -52,6 +52,10 @@ class ChatLoop {
   void Save(std::string_view file);
   void Load(std::string_view file);
   void ShowStats();
+  // Of a line after which the chat goes on.
+  void TellFailure(const Error& error);
+  // Of the chat, should it end now.
+  ExitCode Outcome() const;
 
   const ChatOptions& options_;
   Engine& engine_;
@@ -63,7 +67,8 @@ class ChatLoop {
   SessionNote note_;
   bool hide_thinking_;
   size_t answers_ = 0;
-  ExitCode outcome_ = kExitDone;  // of the chat, should it end now
+  ExitCode outcome_ = kExitDone;  // of the latest answer
+  bool refused_ = false;          // a line that nobody is there to type again
   std::string last_summary_;
 };
 

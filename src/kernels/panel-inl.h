@@ -30,6 +30,7 @@ inline constexpr size_t kLeastPanelRows = 12;
 inline constexpr size_t kLeastPanelTileRows = 4;
 inline constexpr size_t kPanelTileOutputs = TileOutputs(WeightType::kF32, kMaxTileRows);
 static_assert(kPanelOutputs % kPanelTileOutputs == 0);
+static_assert(kPanelColumns % kStepColumns == 0);
 // What one tile brings near of the weights to come: more at once would take the buffers that its
 // own weights pass through.
 inline constexpr size_t kSliceBytes = 512;
@@ -168,15 +169,21 @@ HWY_NOINLINE void WideningTile(const WeightView& w, const PanelPlace& place, siz
   KeepSums(place, sum, count, act, sums);
 }
 
+// The largest part when n is cut into as few parts of at most `most` as can be, about equal ones,
+// each but the last a multiple of `unit`, as `most` is. REQUIRES: n > 0.
+constexpr size_t EqualPart(size_t n, size_t most, size_t unit) {
+  const size_t parts = (n + most - 1) / most;
+  return (n + parts * unit - 1) / (parts * unit) * unit;
+}
+
 // The product of some rows, at most kPanelRows, with all weights, one panel after another.
 template <WeightType T>
 class PanelProduct {
  public:
   HWY_INLINE PanelProduct(const WeightView& w, size_t x_rows, const Activations& act)
       : w_(w), x_rows_(x_rows), act_(act), row_bytes_(RowBytes(T, w.columns)) {
-    const size_t panels = (w.rows + kPanelOutputs - 1) / kPanelOutputs;
-    const size_t groups = (w.rows + panels * kPanelTileOutputs - 1) / (panels * kPanelTileOutputs);
-    most_outputs_ = groups * kPanelTileOutputs;
+    most_outputs_ = EqualPart(w.rows, kPanelOutputs, kPanelTileOutputs);
+    most_columns_ = EqualPart(w.columns, kPanelColumns, kStepColumns);
   }
 
   HWY_INLINE void Run() {
@@ -191,7 +198,7 @@ class PanelProduct {
 
  private:
   HWY_INLINE PanelPlace Place(size_t first_output, size_t first_column) const {
-    const size_t columns = std::min(kPanelColumns, w_.columns - first_column);
+    const size_t columns = std::min(most_columns_, w_.columns - first_column);
     return {first_output,      std::min(most_outputs_, w_.rows - first_output),
             first_column,      columns,
             first_column == 0, first_column + columns == w_.columns};
@@ -275,6 +282,7 @@ class PanelProduct {
   Activations act_;
   size_t row_bytes_;
   size_t most_outputs_;
+  size_t most_columns_;
   PanelPlace place_;
   PanelPlace next_;
   size_t groups_;

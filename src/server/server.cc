@@ -188,6 +188,8 @@ class Server::Impl {
         ResponseWriter response(connection, false, true);
         SendError(error, "", response);
         metrics_.CountRequest("other", error.status());
+        if (log_.note)
+          log_.note(fmt::format("refused unread: {} {}", error.status(), error.what()));
         connection.Finish();
         return;
       }

@@ -70,7 +70,7 @@ class RankFileReader {
  private:
   template <typename... Args>
   [[noreturn]] void Refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    Fail(ErrorKind::kCheckpoint, "{}: line {}: {}", file_name_, line_number_,
+    Fail(ErrorKind::kCheckpoint, "{}: line {}: {}; fetch this file again", file_name_, line_number_,
          fmt::format(format, std::forward<Args>(args)...));
   }
 

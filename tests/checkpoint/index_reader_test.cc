@@ -16,6 +16,7 @@ namespace kimi_k3 {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Pair;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -71,6 +72,7 @@ TEST_F(IndexReaderTest, PairsMayLieAcrossAnyWindowEdge) {
 TEST_F(IndexReaderTest, RefusesWhatIsNotAnIndex) {
   EXPECT_THAT(RefusalOf(""), HasSubstr("ends too early"));
   EXPECT_THAT(RefusalOf("[]"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(RefusalOf("[]"), EndsWith("fetch it again"));
   EXPECT_THAT(RefusalOf("{}"), HasSubstr("missing or empty"));
   EXPECT_THAT(RefusalOf(R"({"weight_map": {}})"), HasSubstr("missing or empty"));
   EXPECT_THAT(RefusalOf(R"({"weight_map": {"a": 1}})"), HasSubstr("the file of a is not a string"));

@@ -220,11 +220,11 @@ TEST(ChatCommands, HelpSystemThinkStatsAndQuit) {
   EXPECT_EQ(Answers("/quit\nhello\n"), "");
 }
 
-TEST(ChatCommands, AMistakeIsToldAndTheChatGoesOn) {
+TEST(ChatCommands, AMistakeIsToldAndTheChatGoesOnButItsExitCodeTellsOfIt) {
   for (const std::string line : {"/hlep", "/think loudly", "/save", "/load", "/load /no/such/file",
                                  "/save /no/such/folder/s"}) {
     const ProgramResult result = Talk(line + "\nhello\n", {"-n", "3"});
-    EXPECT_EQ(result.exit_code, 0) << line;
+    EXPECT_EQ(result.exit_code, 1) << line;
     EXPECT_THAT(result.err, HasSubstr("kimi_k3: ")) << line;
     EXPECT_THAT(result.out, Not(testing::IsEmpty())) << line;
   }
@@ -235,7 +235,7 @@ TEST(ChatCommands, SaveAndLoadMoveAConversation) {
   const std::string together = Answers(Line(kQuestion) + Line("Go on."));
   const std::string first = Answers(Line(kQuestion) + "/save " + (folder / "s") + "\n");
   const std::string second =
-      Answers("hello\n/load " + (folder / "s") + "\n/hlep\n" + Line("Go on."), {"-n", "30"});
+      Talk("hello\n/load " + (folder / "s") + "\n/hlep\n" + Line("Go on."), {"-n", "30"}).out;
   EXPECT_THAT(second, testing::EndsWith(together.substr(first.size())));
   const ProgramResult again = Talk(Line("hello") + "/save " + (folder / "s") + "\n", {"-n", "3"});
   EXPECT_THAT(again.err, HasSubstr("there already"));
@@ -255,7 +255,7 @@ TEST(ChatCommands, ALoadThatFailsSaysWhyAndThenWhatBecomesOfTheConversation) {
        {std::tuple{"raw", "without the chat format", "the conversation before goes on\n"},
         std::tuple{"other", "--state-type bf16", "its text goes through the model anew\n"}}) {
     const ProgramResult result = Talk("hello\n/load " + (folder / file) + "\nhello\n", {"-n", "3"});
-    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.exit_code, 1);
     const size_t told = result.err.find(problem);
     ASSERT_NE(told, std::string::npos) << result.err;
     EXPECT_NE(result.err.find(consequence, told), std::string::npos) << result.err;
@@ -276,7 +276,7 @@ TEST(ChatCommands, ResetForgetsButNotAFileByMistake) {
 TEST(ChatCommands, AConversationThatHasNoRoomIsToldSo) {
   const ProgramResult result =
       Talk(Line(kQuestion) + Line(std::string(2000, 'x')) + "/stats\n", {"-c", "200"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.err, HasSubstr("/reset"));
   EXPECT_THAT(result.out, HasSubstr("1 answer; "));
 }

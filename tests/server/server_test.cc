@@ -278,6 +278,12 @@ TEST(Server, OneConnectionServesManyRequestsAlsoUnasked) {
 TEST(Server, WhatIsRefusedUnreadEndsTheConnection) {
   RunningOptions options;
   options.server.most_body_bytes = 1000;
+  std::mutex mutex;
+  std::string log;
+  options.log.note = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    log += line + "\n";
+  };
   RunningServer server(options);
   HttpClient client(server.port());
   // All of it is taken: a client may send its whole body before it reads a word.
@@ -286,6 +292,12 @@ TEST(Server, WhatIsRefusedUnreadEndsTheConnection) {
   EXPECT_EQ(response.status, 413);
   EXPECT_EQ(response.headers.at("connection"), "close");
   EXPECT_EQ(Json::parse(response.body)["error"]["code"], "request_too_large");
+  HttpClient other(server.port());
+  other.Send("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n");
+  EXPECT_EQ(other.Read().status, 431);
+  server.Stop(2);
+  EXPECT_THAT(log, testing::HasSubstr("refused unread: 413 "));
+  EXPECT_THAT(log, testing::HasSubstr("refused unread: 431 "));
 }
 
 TEST(Server, ClientsOfTheOldVersionAreAnsweredUntilTheConnectionEnds) {

@@ -19,7 +19,7 @@ Line ChatInput::Next() {
   if (line.text.starts_with(kFence)) return Block(line.text.substr(kFence.size()));
   while (line.text.ends_with('\\')) {
     line.text.back() = '\n';
-    Line more = reader_.Read(kMorePrompt);
+    Line more = More();
     if (more.kind != LineKind::kLine) return more;
     line.text += more.text;
   }
@@ -27,11 +27,17 @@ Line ChatInput::Next() {
   return line;
 }
 
+Line ChatInput::More() {
+  Line line = reader_.Read(kMorePrompt);
+  unfinished_ = line.kind == LineKind::kEnd;
+  return line;
+}
+
 Line ChatInput::Block(std::string first) {
   Line block = {.kind = LineKind::kLine, .text = std::move(first), .verbatim = true};
   while (!block.text.ends_with(kFence)) {
     if (!block.text.empty()) block.text += '\n';
-    Line more = reader_.Read(kMorePrompt);
+    Line more = More();
     if (more.kind != LineKind::kLine) return more;
     block.text += more.text;
   }

@@ -16,11 +16,16 @@ class ChatInput {
   // The next message or command. At the end of the input, or where a signal comes, what was begun
   // is dropped.
   Line Next();
+  // The input has ended within a message.
+  bool unfinished() const { return unfinished_; }
 
  private:
   Line Block(std::string first);
+  // A further line of a message.
+  Line More();
 
   LineReader& reader_;
+  bool unfinished_ = false;
 };
 
 }  // namespace kimi_k3

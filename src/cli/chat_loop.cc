@@ -121,7 +121,14 @@ ExitCode ChatLoop::Run() {
     interrupts_.Forget();
     engine_.ClearInterrupt();
     const Line line = input.Next();
-    if (line.kind == LineKind::kEnd) return Outcome();
+    if (line.kind == LineKind::kEnd) {
+      if (input.unfinished() && !PersonTypes()) {
+        TellFailure(Error(ErrorKind::kUsage,
+                          "the input ends within a message (after a backslash or \"\"\"), which is "
+                          "left out"));
+      }
+      return Outcome();
+    }
     if (line.kind == LineKind::kInterrupted) {
       if (!PersonTypes()) return kExitInterrupted;
       continue;
@@ -203,8 +210,8 @@ void ChatLoop::Say(const std::string& message) {
     }
     Fail(ErrorKind::kUsage,
          "with this message the conversation has {} tokens, but the context only {} positions: "
-         "/reset begins anew; {} and a larger -c goes on",
-         asked.text.size(), engine_.context(),
+         "/reset{} begins anew; {} and a larger -c goes on",
+         asked.text.size(), engine_.context(), keeper_ != nullptr ? " yes" : "",
          keeper_ != nullptr ? "the same --session" : "/save, then chat with --session");
   }
   note_ = std::move(asked);
@@ -266,6 +273,9 @@ void ChatLoop::System(const std::string& text) {
 }
 
 void ChatLoop::Reset(std::string_view argument) {
+  if (!argument.empty() && argument != "yes") {
+    Fail(ErrorKind::kUsage, "/reset takes no argument but yes");
+  }
   if (keeper_ != nullptr && keeper_->exists() && argument != "yes") {
     Fail(ErrorKind::kUsage,
          "the next answer would replace the conversation in {}: /save FILE keeps a copy, "

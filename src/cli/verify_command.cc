@@ -4,11 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "base/byte_size.h"
 #include "base/error.h"
+#include "checkpoint/model_folders.h"
 #include "cli/flag_group.h"
 #include "cli/interrupt.h"
 #include "cli/model_flags.h"
@@ -17,12 +22,28 @@
 #include "fetch/manifest.h"
 #include "fetch/pull.h"
 #include "fetch/verify.h"
+#include "fetch/verify_memory.h"
+#include "kimi_k3/tokenizer.h"
 #include "overlay/overlay_check.h"
 
 namespace kimi_k3 {
 namespace {
 
+constexpr std::string_view kTokenizerName = "tiktoken.model";
 constexpr const char* kStateNames[] = {"good", "bad", "missing", "unreadable"};
+
+// What is wrong with the tokenizer that a run would load; empty: nothing, or there is none. What
+// cannot be read at all is told of by those who read every file.
+std::string TokenizerProblem(std::span<const std::filesystem::path> folders) {
+  const std::filesystem::path& folder = FolderWith(folders, kTokenizerName);
+  if (!HasEntry(folder, kTokenizerName)) return {};
+  try {
+    Tokenizer::Load(folder);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kIo) return error.what();
+  }
+  return {};
+}
 
 VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
   TransferRate rate;
@@ -48,6 +69,7 @@ VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
   verify.quick = options.quick;
   verify.write_hashes = options.write_hashes;
   verify.go_on = options.go_on;
+  verify.further_problems = [&options] { return TokenizerProblem(options.folders); };
   verify.stop = &InterruptGuard::Flag();
   verify.progress = progress;
   try {
@@ -56,7 +78,7 @@ VerifyReport Verify(const VerifyCommandOptions& options, Output& output) {
     return report;
   } catch (const Error& error) {
     output.ClearStatus();
-    if (error.kind() == ErrorKind::kInterrupted && !options.quick) {
+    if (error.kind() == ErrorKind::kInterrupted && VerifyMemory::Exists(options.folders.front())) {
       output.Note("kimi_k3 verify --continue goes on with what is not verified yet");
     }
     throw;

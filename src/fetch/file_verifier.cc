@@ -63,7 +63,7 @@ void FileVerifier::NoteContents(const KnownFile& file, const FileCheckRequest& r
   if (wrong_hash) {
     note(fmt::format("its {} is {}, but should be {}; {}",
                      file.hash->kind == DigestKind::kSha256 ? "SHA-256" : "git hash",
-                     result.digests.front(), file.hash->hex, WhereDifferent(file, request, sums)));
+                     result.digests.front(), file.hash->hex, WhatToDo(file, request, sums)));
   } else if (!result.bad_blocks.empty()) {
     note(fmt::format("differs from what was downloaded, first in the {} bytes from {} on",
                      sums->BytesOf(result.bad_blocks.front()),
@@ -90,12 +90,14 @@ void FileVerifier::CheckHoles(const KnownFile& file) const {
 }
 
 // A second look at a file whose hash is wrong: which block, and so which tensors.
-std::string FileVerifier::WhereDifferent(const KnownFile& file, const FileCheckRequest& first,
-                                         const std::optional<BlockSums>& sums) const {
+std::string FileVerifier::WhatToDo(const KnownFile& file, const FileCheckRequest& first,
+                                   const std::optional<BlockSums>& sums) const {
   std::error_code error;
   if (!sums || sums->source() != file.hash->hex ||
       sums->file_bytes() != fs::file_size(file.path(), error)) {
-    return "which tensor cannot be told from the hash of the whole file";
+    return fmt::format(
+        "{}fetch this file again",
+        file.shard ? "which tensor cannot be told from the hash of the whole file; " : "");
   }
   FileCheckRequest request;
   request.path = file.path();
@@ -107,8 +109,8 @@ std::string FileVerifier::WhereDifferent(const KnownFile& file, const FileCheckR
   const uint64_t end = begin + sums->BytesOf(bad.front());
   const std::string where =
       first.tensors.empty() ? std::string() : ": " + TensorsIn(first.tensors, begin, end);
-  return fmt::format("{} of its {} blocks differ{}, first bytes {} to {}{}", bad.size(),
-                     sums->blocks(), bad.size() == 1 ? "s" : "", begin, end - 1, where);
+  return fmt::format("{} of its {} blocks differ{}, first bytes {} to {}{}; fetch this file again",
+                     bad.size(), sums->blocks(), bad.size() == 1 ? "s" : "", begin, end - 1, where);
 }
 
 }  // namespace kimi_k3

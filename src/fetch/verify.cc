@@ -22,6 +22,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_folders.h"
 #include "checkpoint/problem_list.h"
+#include "checkpoint/untrusted_file.h"
 #include "fetch/file_verifier.h"
 #include "fetch/folder_lock.h"
 #include "fetch/known_file.h"
@@ -76,6 +77,7 @@ class Verifier {
     CheckStructure();
     if (options_.quick) {
       CheckHoles();
+      CheckKinds();
     } else {
       ReadAll();
       findings_.AcquitGoodFiles();
@@ -109,15 +111,32 @@ class Verifier {
       Checkpoint::Check(options_.folders, known_.part);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInterrupted) throw;
-      std::istringstream lines(error.what());
-      for (std::string line; std::getline(lines, line);) findings_.NoteStructure(line);
+      NoteLines(error.what());
     }
+    if (options_.further_problems) NoteLines(options_.further_problems());
+  }
+
+  void NoteLines(const std::string& problems) {
+    std::istringstream lines(problems);
+    for (std::string line; std::getline(lines, line);) findings_.NoteStructure(line);
   }
 
   void CheckHoles() {
     for (const auto& [name, file] : known_.files) {
       try {
         verifier_.CheckHoles(file);
+      } catch (const Error& error) {
+        findings_.Note(name, StateAfter(error), error.what());
+      }
+    }
+  }
+
+  // Whether what is good so far and is no shard is a file at all that can be read.
+  void CheckKinds() {
+    for (const auto& [name, file] : known_.files) {
+      if (file.shard || findings_.StateOf(name) != FileState::kGood) continue;
+      try {
+        OpenRegularFile(file.path());
       } catch (const Error& error) {
         findings_.Note(name, StateAfter(error), error.what());
       }

@@ -28,6 +28,9 @@ struct VerifyOptions {
   size_t threads = 0;  // 0: as suits the machine
   // Of this many bytes on, what is found good is noted in the first folder until all is done.
   uint64_t remember_from_bytes = uint64_t{4} << 30;
+  // What else is wrong with files before their contents are read: lines that begin with the path of
+  // the file, or are about the checkpoint as a whole; empty where there is nothing. Null: not asked.
+  std::function<std::string()> further_problems;
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const VerifyProgress&)> progress;  // some times a second
 };

@@ -24,21 +24,26 @@ std::string StampOf(const fs::path& path) {
   return fmt::format("{} {}.{:09}", info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
+fs::path PathIn(const fs::path& folder) { return folder / kOwnFolder / kProgressName; }
+
 std::string LineOf(const KnownFile& file) {
   return fmt::format("{} {} {}", StampOf(file.path()), file.hash ? file.hash->hex : "-", file.name);
 }
 
 }  // namespace
 
-VerifyMemory::VerifyMemory(const fs::path& folder, bool go_on)
-    : path_(folder / kOwnFolder / kProgressName) {
-  if (go_on) {
-    std::ifstream file(path_);
-    for (std::string line; std::getline(file, line);) good_.insert(line);
+VerifyMemory::VerifyMemory(const fs::path& folder, bool go_on) : path_(PathIn(folder)) {
+  if (!go_on) {
+    Forget();
     return;
   }
+  std::ifstream file(path_);
+  for (std::string line; std::getline(file, line);) good_.insert(line);
+}
+
+bool VerifyMemory::Exists(const fs::path& folder) {
   std::error_code ignored;
-  fs::remove(path_, ignored);
+  return fs::is_regular_file(PathIn(folder), ignored);
 }
 
 bool VerifyMemory::Knows(const KnownFile& file) const { return good_.contains(LineOf(file)); }
@@ -51,8 +56,9 @@ void VerifyMemory::Remember(const KnownFile& file) const {
 
 void VerifyMemory::Forget() const {
   std::error_code ignored;
-  fs::remove(path_, ignored);
-  fs::remove(path_.parent_path(), ignored);  // where it is empty
+  if (!fs::remove(path_, ignored)) return;
+  const fs::path own = path_.parent_path();
+  if (fs::is_directory(fs::symlink_status(own, ignored))) fs::remove(own, ignored);  // if empty
 }
 
 }  // namespace kimi_k3

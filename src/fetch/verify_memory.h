@@ -15,10 +15,13 @@ class VerifyMemory {
  public:
   // go_on: read what is remembered; else forget it.
   VerifyMemory(const std::filesystem::path& folder, bool go_on);
+  // Whether anything is remembered in this folder.
+  static bool Exists(const std::filesystem::path& folder);
 
   bool Knows(const KnownFile& file) const;
   // In a folder that cannot be written to nothing is remembered.
   void Remember(const KnownFile& file) const;
+  // Leaves no trace of what was remembered, and touches nothing else.
   void Forget() const;
 
  private:

@@ -65,6 +65,20 @@ TEST(ChatInput, WhatIsBegunIsDroppedAtTheEndAndAtASignal) {
   EXPECT_THAT(Messages({"\"\"\"", "^C", "two"}), ElementsAre("^C", "two"));
 }
 
+TEST(ChatInput, TellsWhetherTheInputEndedWithinAMessage) {
+  for (const auto& [lines, unfinished] :
+       std::vector<std::pair<std::vector<std::string>, bool>>{{{"one"}, false},
+                                                              {{"one\\"}, true},
+                                                              {{"\"\"\"", "two"}, true},
+                                                              {{"one\\", "two"}, false}}) {
+    Lines reader(lines);
+    ChatInput input(reader);
+    while (input.Next().kind == LineKind::kLine) {
+    }
+    EXPECT_EQ(input.unfinished(), unfinished) << lines.front();
+  }
+}
+
 TEST(ChatInput, WholeMessagesAreRemembered) {
   Lines reader({"one\\", "two", "", "three"});
   ChatInput input(reader);

@@ -230,6 +230,15 @@ TEST(ChatCommands, AMistakeIsToldAndTheChatGoesOnButItsExitCodeTellsOfIt) {
   }
 }
 
+TEST(ChatCommands, AMessageThatTheInputCutsOffIsToldOf) {
+  for (const std::string begun : {"\"\"\"\nhello\n", "hello\\"}) {
+    const ProgramResult result = Talk(begun);
+    EXPECT_EQ(result.exit_code, 1) << begun;
+    EXPECT_EQ(result.out, "") << begun;
+    EXPECT_THAT(result.err, HasSubstr("ends within a message")) << begun;
+  }
+}
+
 TEST(ChatCommands, SaveAndLoadMoveAConversation) {
   const TemporaryFolder folder;
   const std::string together = Answers(Line(kQuestion) + Line("Go on."));
@@ -269,6 +278,9 @@ TEST(ChatCommands, ResetForgetsButNotAFileByMistake) {
   Answers(Line(kQuestion), {"--session", folder / "s"});
   const ProgramResult kept = Talk("/reset\n", {"--session", folder / "s"});
   EXPECT_THAT(kept.err, HasSubstr("/reset yes"));
+  EXPECT_THAT(Talk("/reset no\n").err, HasSubstr("no argument but yes"));
+  const std::string large = Line(std::string(40000, 'x'));
+  EXPECT_THAT(Talk(large, {"--session", folder / "s"}).err, HasSubstr("/reset yes begins anew"));
   EXPECT_EQ(Answers("/reset yes\n" + Line(kQuestion), {"--session", folder / "s"}), once);
   EXPECT_EQ(NoteIn(folder / "s").messages.size(), 1U);
 }

@@ -52,6 +52,24 @@ TEST_F(VerifyCommand, TellsByItsExitCodeAndInWords) {
   EXPECT_THAT(result.err, HasSubstr("nothing says where it came from"));
 }
 
+TEST_F(VerifyCommand, WhatARunWouldRefuseOfTheTokenizerIsNotGood) {
+  const std::string model = folder_ / "t";
+  std::filesystem::copy(TinyModel(), model);
+  EXPECT_EQ(RunProgram({"verify", model, "--quick"}).exit_code, 0);
+  const std::string whole = ReadFile(model + "/tiktoken.model");
+  std::ofstream(model + "/tiktoken.model") << whole.substr(0, whole.size() - 3);
+  for (const std::string how : {"--quick", "--write-hashes", "-q"}) {
+    const ProgramResult result = RunProgram({"verify", model, how});
+    EXPECT_EQ(result.exit_code, 3) << how;
+    EXPECT_THAT(result.out, HasSubstr("tiktoken.model: line ")) << how;
+  }
+  std::ofstream(model + "/tiktoken.model") << whole;
+  std::filesystem::remove(model + "/tokenizer_config.json");
+  const ProgramResult result = RunProgram({"verify", model});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, HasSubstr("tokenizer_config.json: not found"));
+}
+
 TEST_F(VerifyCommand, RepairsWhatWasPulled) {
   FaultyServer server;
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "m")) {

@@ -39,6 +39,30 @@ TEST_F(VerifyMemoryTest, AFileOfAnotherHashIsNotKnown) {
   EXPECT_FALSE(IsKnownLater(file_));
 }
 
+TEST_F(VerifyMemoryTest, TellsWhetherThereIsAnything) {
+  EXPECT_FALSE(VerifyMemory::Exists(dir_.path()));
+  VerifyMemory(dir_.path(), false).Remember(file_);
+  EXPECT_TRUE(VerifyMemory::Exists(dir_.path()));
+}
+
+TEST_F(VerifyMemoryTest, TouchesNothingThatItHasNotMade) {
+  const std::filesystem::path own = dir_ / ".kimi_k3";
+  PutFile(own, "a file of somebody else");
+  VerifyMemory(dir_.path(), false).Forget();
+  EXPECT_EQ(GetFile(own), "a file of somebody else");
+  std::filesystem::remove(own);
+  std::filesystem::create_directory(own);
+  VerifyMemory(dir_.path(), false).Forget();
+  EXPECT_TRUE(std::filesystem::is_directory(own));
+  std::filesystem::remove(own);
+  const ScratchDir elsewhere;
+  std::filesystem::create_directory_symlink(elsewhere.path(), own);
+  const VerifyMemory memory(dir_.path(), false);
+  memory.Remember(file_);
+  memory.Forget();
+  EXPECT_TRUE(std::filesystem::is_symlink(own));
+}
+
 TEST_F(VerifyMemoryTest, ForgetsWhenItStartsAfreshOrIsToldTo) {
   VerifyMemory(dir_.path(), false).Remember(file_);
   VerifyMemory(dir_.path(), false);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <random>
@@ -274,6 +275,35 @@ TEST_F(Verify, TakesHashesFromAListAndFromTheHub) {
   EXPECT_THAT(Bad(VerifyCheckpoint(options)), testing::ElementsAre(Shard(1)));
   Corrupt(Shard(1), fs::file_size(dir_ / Shard(1)) - 1, 1);
   EXPECT_TRUE(VerifyCheckpoint(options).good());
+}
+
+TEST_F(Verify, WhatIsNoFileIsNeverGood) {
+  PutFile(dir_ / "tiktoken.model", "text");
+  WriteHashes();
+  for (const bool quick : {true, false}) {
+    for (const auto type : {fs::file_type::directory, fs::file_type::fifo}) {
+      fs::remove(dir_ / "tiktoken.model");
+      if (type == fs::file_type::fifo) {
+        ASSERT_EQ(mkfifo((dir_ / "tiktoken.model").c_str(), 0600), 0);
+      } else {
+        fs::create_directory(dir_ / "tiktoken.model");
+      }
+      VerifyOptions options;
+      options.folders = {dir_.path()};
+      options.quick = quick;
+      const VerifyReport report = VerifyCheckpoint(options);
+      EXPECT_THAT(Bad(report), testing::ElementsAre("tiktoken.model"));
+      EXPECT_THAT(TextOf(report), HasSubstr("tiktoken.model: is a "));
+    }
+  }
+}
+
+TEST_F(Verify, OnlyOfAShardItSaysThatTheTensorIsNotKnown) {
+  PutFile(dir_ / "tiktoken.model", "text");
+  WriteHashes();
+  PutFile(dir_ / "tiktoken.model", "test");
+  EXPECT_THAT(TextOf(Run()),
+              AllOf(HasSubstr("fetch this file again"), testing::Not(HasSubstr("which tensor"))));
 }
 
 TEST_F(Verify, QuickFormReadsNoContents) {

@@ -283,14 +283,14 @@ class PanelProduct {
   size_t row_bytes_;
   size_t most_outputs_;
   size_t most_columns_;
-  PanelPlace place_;
-  PanelPlace next_;
-  size_t groups_;
-  size_t slices_;       // of each row of the next panel, one a tile; 0 where tiles are too few
-  size_t slice_bytes_;  // of one
-  size_t slice_step_;
-  size_t slice_output_;
-  size_t slice_;
+  PanelPlace place_ = {};
+  PanelPlace next_ = {};
+  size_t groups_ = 0;
+  size_t slices_ = 0;       // of each row of the next panel, one a tile; 0 where tiles are too few
+  size_t slice_bytes_ = 0;  // of one
+  size_t slice_step_ = 0;
+  size_t slice_output_ = 0;
+  size_t slice_ = 0;
   Panel panel_;
 };
 

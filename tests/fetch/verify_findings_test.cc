@@ -80,6 +80,7 @@ TEST(VerifyFindings, WhereAHashHoldsTheOtherFileIsToBlame) {
 TEST(VerifyFindings, SeveralThreadsMayNote) {
   VerifyFindings findings(Known());
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {

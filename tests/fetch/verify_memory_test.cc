@@ -65,7 +65,7 @@ TEST_F(VerifyMemoryTest, TouchesNothingThatItHasNotMade) {
 
 TEST_F(VerifyMemoryTest, ForgetsWhenItStartsAfreshOrIsToldTo) {
   VerifyMemory(dir_.path(), false).Remember(file_);
-  VerifyMemory(dir_.path(), false);
+  const VerifyMemory afresh(dir_.path(), false);
   EXPECT_FALSE(IsKnownLater(file_));
   const VerifyMemory memory(dir_.path(), true);
   memory.Remember(file_);

@@ -67,7 +67,8 @@ class Verifier {
       : options_(options),
         stop_(options.stop != nullptr ? *options.stop : never_),
         locks_(LockFolders(options)),
-        memory_(options.folders.front(), options.go_on),
+        // A quick look is no reason to forget what a long one has found.
+        memory_(options.folders.front(), options.go_on || options.quick),
         known_(GatherKnownFiles(options.folders, options.hash_list)),
         findings_(known_),
         verifier_(options, findings_, bytes_read_, stop_) {}

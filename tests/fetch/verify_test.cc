@@ -365,6 +365,18 @@ TEST_F(Verify, GoesOnAfterAnInterruption) {
   EXPECT_FALSE(fs::exists(dir_ / ".kimi_k3/verify.progress"));
 }
 
+TEST_F(Verify, AQuickLookForgetsNothingOfALongOne) {
+  const fs::path notes = dir_ / ".kimi_k3/verify.progress";
+  PutFile(notes, "a file that was found good\n");
+  VerifyOptions options;
+  options.folders = {dir_.path()};
+  options.quick = true;
+  EXPECT_TRUE(VerifyCheckpoint(options).good());
+  EXPECT_TRUE(fs::exists(notes));
+  Run();
+  EXPECT_FALSE(fs::exists(notes));
+}
+
 TEST_F(Verify, RefusesAFolderThatIsNotThere) {
   VerifyOptions options;
   options.folders = {dir_ / "none"};

@@ -9,6 +9,7 @@
 namespace kimi_k3 {
 
 inline constexpr std::string_view kConfigName = "config.json";
+inline constexpr std::string_view kTokenizerName = "tiktoken.model";
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 inline constexpr std::string_view kSingleName = "model.safetensors";
 inline constexpr uint64_t kConfigBytesLimit = 4 * 1024 * 1024;

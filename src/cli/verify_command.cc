@@ -29,7 +29,6 @@
 namespace kimi_k3 {
 namespace {
 
-constexpr std::string_view kTokenizerName = "tiktoken.model";
 constexpr const char* kStateNames[] = {"good", "bad", "missing", "unreadable"};
 
 // What is wrong with the tokenizer that a run would load; empty: nothing, or there is none. What

@@ -28,8 +28,6 @@ constexpr size_t kMostPayingPromptChunk = 2048;
 // A pass of more rows gains nothing, and its rows would not fit any memory.
 constexpr size_t kMostPromptChunk = 65536;
 
-constexpr std::string_view kTokenizerName = "tiktoken.model";
-
 std::vector<std::filesystem::path> ModelDirs(const EngineOptions& options) {
   std::vector<std::filesystem::path> dirs = {options.model_dir};
   dirs.insert(dirs.end(), options.more_model_dirs.begin(), options.more_model_dirs.end());

@@ -43,7 +43,7 @@ double PassCost::RowShare(size_t rows) const {
 
 double PassCost::MedianSeconds() const {
   if (passes_ == 0) return 0;
-  std::array<double, 64> sorted = latest_;
+  auto sorted = latest_;
   const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(passes_, sorted.size()));
   const auto middle = sorted.begin() + (end - sorted.begin()) / 2;
   std::nth_element(sorted.begin(), middle, end);

@@ -63,7 +63,7 @@ void FileVerifier::NoteContents(const KnownFile& file, const FileCheckRequest& r
   if (wrong_hash) {
     note(fmt::format("its {} is {}, but should be {}; {}",
                      file.hash->kind == DigestKind::kSha256 ? "SHA-256" : "git hash",
-                     result.digests.front(), file.hash->hex, WhatToDo(file, request, sums)));
+                     result.digests.front(), file.hash->hex, Advice(file, request, sums)));
   } else if (!result.bad_blocks.empty()) {
     note(fmt::format("differs from what was downloaded, first in the {} bytes from {} on",
                      sums->BytesOf(result.bad_blocks.front()),
@@ -89,9 +89,10 @@ void FileVerifier::CheckHoles(const KnownFile& file) const {
                       : ""));
 }
 
-// A second look at a file whose hash is wrong: which block, and so which tensors.
-std::string FileVerifier::WhatToDo(const KnownFile& file, const FileCheckRequest& first,
-                                   const std::optional<BlockSums>& sums) const {
+// After a second look at a file whose hash is wrong: which block, and so which tensors, and what to
+// do.
+std::string FileVerifier::Advice(const KnownFile& file, const FileCheckRequest& first,
+                                 const std::optional<BlockSums>& sums) const {
   std::error_code error;
   if (!sums || sums->source() != file.hash->hex ||
       sums->file_bytes() != fs::file_size(file.path(), error)) {

@@ -41,8 +41,8 @@ class FileVerifier {
   FileCheckRequest RequestFor(const KnownFile& file, const std::optional<BlockSums>& sums) const;
   void NoteContents(const KnownFile& file, const FileCheckRequest& request,
                     const std::optional<BlockSums>& sums, const FileCheckResult& result) const;
-  std::string WhatToDo(const KnownFile& file, const FileCheckRequest& first,
-                       const std::optional<BlockSums>& sums) const;
+  std::string Advice(const KnownFile& file, const FileCheckRequest& first,
+                     const std::optional<BlockSums>& sums) const;
 
   const VerifyOptions& options_;
   VerifyFindings& findings_;

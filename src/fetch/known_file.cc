@@ -61,8 +61,8 @@ class KnownFileGatherer {
   }
 
   void GatherOwnFiles() {
-    for (const std::string_view name : {kConfigName, kIndexName, std::string_view("tiktoken.model"),
-                                        std::string_view("tokenizer_config.json")}) {
+    for (const std::string_view name :
+         {kConfigName, kIndexName, kTokenizerName, std::string_view("tokenizer_config.json")}) {
       if (HasEntry(FolderWith(folders_, name), name)) Add(std::string(name));
     }
   }
